@@ -1,4 +1,4 @@
-//! Hints that lead astray: with every remembered map wrong, and every copy of one, answers are right.
+//! Wrong hints: with every remembered map and every copy of one wrong, results are still right.
 
 use super::hint::PageHint;
 use super::map_copy::{self, COPIES, COPY_WORDS};
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 const OPTIONS: fn() -> QuiverOptions =
     || QuiverOptions { page_records: 8, page_delta: 3, ..QuiverOptions::default() };
 
-/// Words and numbers without order, the same in each run.
+/// Pseudo-random words and numbers, the same in each run.
 struct Noise(u64);
 
 impl Noise {
@@ -39,7 +39,7 @@ fn key_of(number: u64) -> [u8; 2] {
     (number as u16).wrapping_mul(0x5bd1).to_be_bytes()
 }
 
-/// Puts other words in the place of the map that the process remembers for a key.
+/// Overwrites the map that the process remembers for a key.
 fn scramble_map(quiver: &Quiver<Sim>, key: &[u8], noise: &mut Noise) -> bool {
     let cache = &quiver.shared.cache;
     let Some(hit) = cache.find(&mut NibbleKey::new(quiver.shared.keys, key)) else { return false };
@@ -50,13 +50,13 @@ fn scramble_map(quiver: &Quiver<Sim>, key: &[u8], noise: &mut Noise) -> bool {
     true
 }
 
-/// Puts other words in the place of the copies of maps in the root.
+/// Overwrites the copies of maps in the root.
 async fn scramble_copies(quiver: &Quiver<Sim>, client: &mut Client<Sim>, noise: &mut Noise) {
     let mut client = client.pin(OpKind::Maintain).await.unwrap();
     let [root] = client.read_words(quiver.shared.words.root).await.unwrap();
     let Content::Node { addr, .. } = node::Slot(root).content() else { unreachable!() };
     let mut words: Vec<u64> = (0..COPIES * COPY_WORDS).map(|_| noise.next()).collect();
-    // Some keep their first words, so that they are taken for copies of the pages there are.
+    // Some keep their first words, so that they pass for copies of existing pages.
     let copies = client.read(node::copy_addr(addr, 0), words.len()).await.unwrap();
     for at in (0..words.len()).step_by(COPY_WORDS).filter(|at| at % (2 * COPY_WORDS) == 0) {
         words[at] = copies[at];
@@ -117,7 +117,7 @@ fn a_record_spelled_in_a_value_is_no_record() {
     let (key, absent) = ([0x10; 8], [0x20; 8]);
     let found = alone(&pool, async {
         let born = client.pin(OpKind::Get).await.unwrap().epoch() as u32;
-        // The value is a record of the other key; it begins three words behind its own.
+        // The value is a record of the other key; it begins three words after its own record.
         let print = Print::new(quiver.shared.keys, &absent);
         let spelled = [&[Word::inline(born, print).0], &leaf::image(&absent, b"spelled!")[..]].concat();
         let mut value: Vec<u8> = spelled.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -128,7 +128,7 @@ fn a_record_spelled_in_a_value_is_no_record() {
         let Content::Page { addr, class, .. } = node::slots(&words)[0].content() else { unreachable!() };
         let (shape, _) = operation.read_page(PageRef { addr, class }).await.unwrap();
         assert_eq!((shape.born, shape.records, shape.map_words), (born, 1, 0));
-        // A map of three words, as another page may have had, has records begin there.
+        // With a map of three words, as another page may have had, records begin there.
         let map = [0; 3];
         let other = Shape { records: 6, record_words: 4, map_words: 3, base: 1, width: 31, ..shape };
         let copy = map_copy::copy(&other, &map).unwrap();

@@ -1,5 +1,5 @@
-//! The blind CAS of a put whose condition does not ask what the value is: on the record that a
-//! remembered map has foreseen, in the batch that reads it (`docs/quiver.md`, "Blind CAS").
+//! The blind CAS of a put whose condition does not depend on the value: on the record given by a
+//! remembered map, in the batch that reads it (`docs/quiver.md`, "Blind CAS").
 
 use super::descent::{Descent, End, Lookup, Purpose};
 use super::operation::Operation;
@@ -13,21 +13,21 @@ use crate::radix::search::Search;
 use darter_fabric::{Fabric, GlobalAddr};
 use std::pin::pin;
 
-/// What such a put has come to before it knows its place.
+/// The state of such a put before it knows its place.
 #[allow(clippy::large_enum_variant)] // as `End`
 pub(super) enum Overwrite {
-    /// The place is known, and not changed.
+    /// The place is known, and unchanged.
     Found(End),
     /// The value is replaced.
     Done,
-    /// Another key's record was hit, and left.
+    /// Another key's record was changed; the put starts again.
     Again,
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Finds the place of a key whose value is to be replaced. If it `may_be_blind`, the CAS comes
-    /// before the look where that is likely to win. An `is_update` never inserts, so that its leaf
-    /// need not be written again for one.
+    /// Finds the place of a key whose value is being replaced. If `may_be_blind` is true and the
+    /// CAS is likely to win, it comes before the key is verified. An `is_update` never inserts, so
+    /// its leaf need not be written again for an insert.
     pub(super) async fn overwrite(
         &mut self,
         draft: &mut Draft<'_>,
@@ -51,8 +51,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(overwrite)
     }
 
-    /// Posts the CAS with the READs of the record and its page's head. If it loses, these go on as
-    /// they would have without it.
+    /// Posts the CAS with the READs of the record and its page's head. If the CAS fails, the READs
+    /// continue as without it.
     async fn cas_before_look(
         &mut self,
         draft: &mut Draft<'_>,
@@ -96,8 +96,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Overwrite::Again)
     }
 
-    /// Puts INLINE back in another key's record. If that fails, the leaf is of whoever replaced the
-    /// word or unlinks the page.
+    /// Restores INLINE in another key's record. If that fails, the leaf belongs to the client that
+    /// replaced the word or unlinks the page.
     async fn undo(
         &mut self,
         draft: &mut Draft<'_>,
@@ -115,7 +115,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 }
 
-/// Whether the way has ended at a record that a blind CAS would have won.
+/// Whether the descent ended at a record for which a blind CAS would have won.
 fn is_inline(end: &End) -> bool {
     let End::Page(found) = end else { return false };
     matches!(found.spot, Lookup::Record { word, .. } if word.state() == State::Inline && !word.is_sealed())

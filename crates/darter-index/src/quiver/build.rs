@@ -1,9 +1,9 @@
-//! Builds nodes and pages from pairs in key order, bottom-up, in one pass: a bulk load, or what
-//! follows a page that has too many pairs under one edge.
+//! Builds nodes and pages from pairs in key order, bottom-up, in one pass: for a bulk load, or for
+//! a page that has too many pairs under one edge.
 //!
-//! The frames of the last key's path lie on a stack, one for each depth at which neighbours part.
-//! Where the next key parts from the last one, all deeper frames are complete. A complete frame of
-//! few pairs goes into the page of the frame above; a larger one becomes a node.
+//! The frames of the last key's path are on a stack, one for each depth at which neighbours
+//! diverge. When the next key diverges from the last one, all deeper frames are complete. A
+//! complete frame of few pairs goes into the page of the frame above; a larger one becomes a node.
 
 use super::hint::PageHint;
 use super::nibble::{EDGES, END, EdgeRange, LAST, common, edge, identity_of, nibble};
@@ -14,7 +14,7 @@ use crate::radix::prefix_hash::HashKeys;
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::Client;
 
-/// A node to be, or a part of a page.
+/// A future node, or a part of a page.
 struct Frame {
     depth: usize,
     /// A key with the node's prefix.
@@ -22,11 +22,11 @@ struct Frame {
     /// The memory node for the node and its pages.
     home: u8,
     slots: [Slot; EDGES],
-    /// Pairs under the edges from `lo` on that are in no page yet.
+    /// Pairs under the edges from `lo` on that are not yet in a page.
     run: Vec<Pair>,
-    /// The first edge without a slot; beyond the last one when all have one.
+    /// The first edge without a slot; greater than the last edge if all have one.
     lo: u8,
-    /// The pages that slots point to.
+    /// The pages that the slots point to.
     pages: Vec<PageHint>,
 }
 
@@ -52,23 +52,23 @@ impl Frame {
     }
 }
 
-/// A build under way.
+/// A build in progress.
 pub(super) struct Builder {
     pub(super) maker: Maker,
     frames: Vec<Frame>,
-    /// The last pair, whose frame the next one decides.
+    /// The last pair; the next pair determines its frame.
     last: Option<Pair>,
-    /// Most pairs of a page.
+    /// Most pairs in a page.
     records_max: usize,
-    /// Memory nodes to spread over.
+    /// Number of memory nodes to spread over.
     nodes: u8,
-    /// The memory node for the first node of each depth, if they stay with the node above.
+    /// The memory node for the first node of each depth, if these stay with the node above.
     stem: Option<u8>,
 }
 
-/// The memory node, of so many, for the node of a key's prefix of this depth, and for its pages: by
-/// turns for prefixes that differ in their last byte, else by a hash. A node and what hangs from it
-/// are linked together.
+/// The memory node, out of `nodes`, for the node of a key's prefix of this depth and for its pages:
+/// round-robin for prefixes that differ in their last byte, otherwise by a hash. A node and its
+/// children are linked together.
 fn home_of(keys: HashKeys, key: &[u8], depth: usize, nodes: u8) -> u8 {
     let Some(above) = depth.checked_sub(1) else { return 0 };
     let hash = identity_of(keys, key, above & !1) >> 32;
@@ -77,21 +77,22 @@ fn home_of(keys: HashKeys, key: &[u8], depth: usize, nodes: u8) -> u8 {
 }
 
 impl Builder {
-    /// A build of a subtree, spread over so many memory nodes. With a *stem* the first node of each
-    /// depth goes to that memory node.
+    /// Creates a builder for a subtree that is spread over `nodes` memory nodes. With a *stem* the
+    /// first node of each depth goes to that memory node.
     pub(super) fn new(maker: Maker, records_max: usize, nodes: u8, stem: Option<u8>) -> Self {
         Self { maker, frames: Vec::new(), last: None, records_max, nodes, stem }
     }
 
-    /// A build of a whole tree: there is a node at depth 0, on the first memory node. What all keys
-    /// share is there, too, so that no key depends on more memory nodes than it has to.
+    /// Creates a builder for a whole tree: there is a node at depth 0, on the first memory node.
+    /// Nodes that all keys share are also there, so that no key depends on more memory nodes than
+    /// necessary.
     pub(super) fn of_tree(maker: Maker, records_max: usize, nodes: u8) -> Self {
         let mut builder = Self::new(maker, records_max, nodes, Some(0));
         builder.open(0, &[]);
         builder
     }
 
-    /// Adds a pair, whose key must be above all before it.
+    /// Adds a pair; its key must be greater than all earlier ones.
     ///
     /// # Errors
     /// Those of the pool and the fabric.
@@ -109,7 +110,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Ends the build. Returns the node of all pairs, with its depth, when all its words are posted.
+    /// Ends the build. Returns the node of all pairs and its depth; all words have been posted.
     ///
     /// # Errors
     /// Those of the pool and the fabric.
@@ -143,7 +144,7 @@ impl Builder {
         Ok(Slot::node(depth - above - 1, addr))
     }
 
-    /// Opens a frame of this depth unless one as deep is open.
+    /// Opens a frame of this depth unless a frame at least as deep is open.
     fn open(&mut self, depth: usize, key: &[u8]) {
         if self.frames.last().is_none_or(|frame| frame.depth < depth) {
             let is_first = self.frames.iter().all(Frame::is_empty);
@@ -153,7 +154,7 @@ impl Builder {
         }
     }
 
-    /// Puts a pair in the deepest frame.
+    /// Puts a pair into the deepest frame.
     async fn settle<F: Fabric>(&mut self, client: &mut Client<F>, pair: Pair) -> Result<()> {
         let Some(mut frame) = self.frames.pop() else { return Ok(()) };
         let edge = edge(&pair.key, frame.depth);
@@ -162,7 +163,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Puts a complete frame in the one above it.
+    /// Puts a complete frame into the one above it.
     async fn close<F: Fabric>(&mut self, client: &mut Client<F>, frame: Frame) -> Result<()> {
         let Some(mut above) = self.frames.pop() else {
             self.frames.push(frame);
@@ -185,7 +186,7 @@ impl Builder {
         Place { identity, depth: frame.depth, edges: EdgeRange { lo: frame.lo, hi }, home: frame.home }
     }
 
-    /// Adds the pairs under one edge, at most as many as a page holds.
+    /// Adds the pairs under one edge; a page must be able to hold them.
     async fn add<F: Fabric>(
         &mut self,
         client: &mut Client<F>,
@@ -200,7 +201,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Gives the edges from the first without a slot to `hi` a slot: a page of the run, or NONE.
+    /// Gives the edges from the first without a slot up to `hi` a slot: a page of the run, or NONE.
     async fn cut<F: Fabric>(&mut self, client: &mut Client<F>, frame: &mut Frame, hi: u8) -> Result<()> {
         if frame.lo > hi {
             return Ok(());
@@ -218,7 +219,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds a child node, with chain nodes before it where it is too deep.
+    /// Adds a child node, with chain nodes before it if it is too deep.
     async fn add_node<F: Fabric>(
         &mut self,
         client: &mut Client<F>,
@@ -234,8 +235,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Puts nodes of one child above a node until an edge of a node of depth `above` can skip what
-    /// lies between.
+    /// Puts nodes with one child above a node until an edge of a node of depth `above` can skip the
+    /// rest.
     async fn chain<F: Fabric>(
         &mut self,
         client: &mut Client<F>,
@@ -285,7 +286,7 @@ mod tests {
     use darter_fabric::{Local, OpKind, block_on};
     use darter_pool::{Pool, PoolOptions};
 
-    /// Those whose prefixes have the same whole bytes were all on one memory node.
+    /// Siblings whose prefixes have the same whole bytes were all on one memory node.
     #[test]
     fn siblings_are_on_all_memory_nodes_alike() {
         let keys = HashKeys::new([5, 6, 7, 8]);
@@ -301,7 +302,7 @@ mod tests {
         }
     }
 
-    /// The pages that can be read without any memory node but the first, and all pages.
+    /// The number of pages that can be read with only the first memory node, and of all pages.
     async fn pages(quiver: &Quiver<Local>, client: &mut Client<Local>) -> (usize, usize) {
         let mut client = client.pin(OpKind::Maintain).await.unwrap();
         let [root] = client.read_words(quiver.shared.words.root).await.unwrap();
@@ -319,8 +320,8 @@ mod tests {
         (without, all)
     }
 
-    /// The node of a prefix that all keys share was on any memory node, and all keys were lost to
-    /// whoever could not reach that one.
+    /// The node of a prefix shared by all keys was on any memory node, so a client that could not
+    /// reach that memory node lost all keys.
     #[test]
     fn what_all_keys_share_is_on_the_first_memory_node() {
         for (seed, grows) in (0..8).flat_map(|seed| [(seed, true), (seed, false)]) {

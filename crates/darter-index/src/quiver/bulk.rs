@@ -13,7 +13,7 @@ use crate::{IndexError, KeyValue, Result};
 use darter_fabric::{Fabric, OpKind};
 use darter_pool::{AllocKind, Client};
 
-/// Pairs that are taken under one pin. What is built is of the life of that pin.
+/// Pairs added under one pin. Objects are born in the epoch of that pin.
 const PAIRS_PER_PIN: u64 = 256;
 
 impl<F: Fabric> Quiver<F> {
@@ -31,7 +31,7 @@ impl<F: Fabric> Quiver<F> {
             Ok((root, count)) => self.publish_root(client, &mut builder.maker, root).await.map(|()| count),
             Err(error) => Err(error),
         };
-        // After another error of the CAS the root may be linked, though the reply was lost.
+        // After any other error of the CAS the root may be linked although the reply was lost.
         if !matches!(published, Ok(_) | Err(IndexError::Fabric(_))) {
             builder.maker.discard(client);
         }
@@ -72,7 +72,7 @@ impl<F: Fabric> Quiver<F> {
         Ok((NodeAt { addr, depth }, count))
     }
 
-    /// Puts the built root in the place of the empty one.
+    /// Replaces the empty root by the built one.
     async fn publish_root(&self, client: &mut Client<F>, maker: &mut Maker, new: NodeAt) -> Result<()> {
         let mut operation = Operation::begin(&self.shared, client, OpKind::Load).await?;
         for _ in 0..TURNS_MAX {

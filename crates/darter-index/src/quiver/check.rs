@@ -1,10 +1,11 @@
-//! The check: a walk of everything reachable from the root word that verifies every invariant of the
-//! format, and counts.
+//! The check: a walk of everything reachable from the root word that verifies every invariant of
+//! the format, and counts.
 //!
 //! Nodes: identity and depth agree with the keys below; slots partition the edges. Pages: made for
-//! their node, responsible for what their slot says, records in key order, each found by the map,
-//! words of the record's own key; the delta filled in order, with keys that are not static, each
-//! once. Other clients may be at work meanwhile: what they have half done is a remark.
+//! their node, responsible for the edges of their slot, records in key order, each found by the
+//! map, words of the record's own key; the delta filled in order, with keys that are not static,
+//! each once. Other clients may write at the same time: their unfinished changes are reported as
+//! remarks.
 
 use super::Quiver;
 use super::descent::NodeAt;
@@ -27,11 +28,11 @@ use std::collections::BTreeSet;
 struct Walk {
     report: CheckReport,
     tally: Tally,
-    /// Nodes to be visited, each with the levels above it.
+    /// Nodes to visit, each with the number of levels above it.
     nodes: Vec<(NodeAt, usize)>,
 }
 
-/// A leaf to be compared.
+/// A leaf to compare.
 struct Expected {
     word: Word,
     /// The static key of the record that names it.
@@ -42,7 +43,7 @@ struct Expected {
     position: Position,
 }
 
-/// Where a page hangs.
+/// A page's position in the tree.
 #[derive(Clone, Copy)]
 struct Position {
     /// The node's identity.
@@ -142,7 +143,7 @@ impl<F: Fabric> Operation<'_, F> {
             walk.report.remark(format!("page at {}: parts of it are being linked", page.addr));
         }
         if shape.has_seal(&words[..shape.words()]) {
-            walk.report.remark(format!("page at {}: sealed by a replacement under way", page.addr));
+            walk.report.remark(format!("page at {}: sealed by an unfinished replacement", page.addr));
         }
         count_page(&mut walk.tally, &head, &words, position.edges, position.levels);
         let mut leaves = Vec::new();
@@ -182,7 +183,8 @@ impl<F: Fabric> Operation<'_, F> {
                 let fits = belongs(self.shared.keys, key, Position { edges: shape.edges, ..position });
                 let is_led = shape.rank(&head.map, key) == Some(rank);
                 if !fits || !is_led || last.as_ref().is_some_and(|last| last >= key) {
-                    walk.report.violation(format!("page at {page}: record {rank} is not its key's"));
+                    walk.report
+                        .violation(format!("page at {page}: record {rank} does not have its key's word"));
                 }
                 last.clone_from(&own);
             }
@@ -192,7 +194,7 @@ impl<F: Fabric> Operation<'_, F> {
                     let expected = Expected { word, own, page, shape, position };
                     leaves.push((expected, addr, leaf::class_words(class)));
                 }
-                // Of no other kind: the word was verified.
+                // The word was verified, so it is of no other kind.
                 _ => {}
             }
         }
@@ -215,21 +217,20 @@ impl<F: Fabric> Operation<'_, F> {
             let is_twin = |own: &Vec<u8>| Print::new(keys, own).is_twin_of(Print::new(keys, &key));
             let other = expected.own.as_ref().filter(|own| *own != &key);
             if other.is_some_and(|own| !is_twin(own)) {
-                return report.violation(format!("page at {page}: a leaf of another key than its record's"));
+                return report.violation(format!("page at {page}: a leaf's key does not match its record"));
             }
             let print = expected.shape.leaf_print(page, &key, Print::new(keys, &key));
             if !expected.word.may_be_leaf_of(print) {
-                return report.violation(format!("page at {page}: a leaf of another key than its word's"));
+                return report.violation(format!("page at {page}: a leaf's key does not match its word"));
             }
             if other.is_some() {
-                return report
-                    .remark(format!("page at {page}: a leaf of another key, which counts for nothing"));
+                return report.remark(format!("page at {page}: a leaf of another key, which is ignored"));
             }
             if !belongs(keys, &key, expected.position) {
                 report.violation(format!("page at {page}: a leaf of a key that does not belong there"));
             }
             if !seen.insert(key) {
-                report.violation(format!("page at {page}: a key twice"));
+                report.violation(format!("page at {page}: has a key twice"));
             }
         };
         walk.report.verify_each(&mut self.client, &leaves, verify).await
@@ -257,13 +258,13 @@ fn verify_delta(
             }
             State::Leaf { .. } | State::Tomb => {}
             State::Inline | State::Invalid => {
-                walk.report.violation(format!("page at {}: a delta slot of no known kind", head.page.addr));
+                walk.report.violation(format!("page at {}: a delta slot of unknown kind", head.page.addr));
             }
         }
     }
 }
 
-/// Whether a key belongs to a page that hangs there.
+/// Whether a key belongs to a page at this position.
 fn belongs(keys: HashKeys, key: &[u8], Position { identity, depth, edges, .. }: Position) -> bool {
     nibbles(key) >= depth && identity_of(keys, key, depth) == identity && edges.contains(edge(key, depth))
 }
@@ -278,10 +279,10 @@ fn verify_node(report: &mut CheckReport, at: NodeAt, words: &[u64], slots: &[Slo
     for (slot, edge) in slots.iter().zip(END..) {
         match slot.content() {
             Content::Invalid => {
-                report.violation(format!("node at {}: slot {edge} is of no known kind", at.addr));
+                report.violation(format!("node at {}: slot {edge} is of unknown kind", at.addr));
             }
             Content::None { hi } | Content::Page { hi, .. } if hi < edge => {
-                report.violation(format!("node at {}: slot {edge} ends before it begins", at.addr));
+                report.violation(format!("node at {}: slot {edge}: last edge before the first", at.addr));
             }
             _ => {}
         }
@@ -290,6 +291,6 @@ fn verify_node(report: &mut CheckReport, at: NodeAt, words: &[u64], slots: &[Slo
         report.violation(format!("node at {}: no slot is responsible for edge {edge}", at.addr));
     }
     if node::is_sealed(words) {
-        report.remark(format!("node at {}: sealed by a replacement under way", at.addr));
+        report.remark(format!("node at {}: sealed by an unfinished replacement", at.addr));
     }
 }

@@ -1,5 +1,5 @@
-//! The replacement of a node by what is left in it: a page, its only child, nothing, or a copy
-//! (`docs/quiver.md`, "Collapse"); and what deletes tidy.
+//! The replacement of a node by what remains in it: a page, its only child, nothing, or a copy
+//! (`docs/quiver.md`, "Collapse"); and the cleanup after deletes.
 
 use super::content::Content as Pairs;
 use super::descent::{Descent, End, NodeAt};
@@ -16,12 +16,12 @@ use crate::radix::{TURNS_MAX, no_progress};
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::AllocKind;
 
-/// What a node without children holds, its pages sealed.
+/// The content of a node without children.
 #[derive(Default)]
 struct Left {
     pairs: Vec<Pair>,
     pages: Vec<PageRef>,
-    /// Leaves that no pair has.
+    /// Leaves that belong to no pair.
     strays: Vec<(GlobalAddr, u8)>,
 }
 
@@ -38,7 +38,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// Takes out pages and nodes that deletes have left with little or nothing, from a key's page
+    /// Removes pages and nodes that deletes have left empty or nearly empty, from a key's page
     /// upwards.
     pub(super) async fn tidy(&mut self, key: &[u8]) -> Result<()> {
         for _ in 0..TURNS_MAX {
@@ -67,7 +67,7 @@ impl<F: Fabric> Operation<'_, F> {
         Err(no_progress(self.shared.words.root))
     }
 
-    /// Whether a page that says that it is thin has few live pairs indeed.
+    /// Whether a page that is thin by its count really has few live pairs.
     async fn is_thin(&mut self, page: PageRef) -> Result<bool> {
         let (_, words) = self.read_page(page).await?;
         let Ok(head) = Head::parse(page, &words)? else { return Ok(false) };
@@ -81,11 +81,11 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(head.is_thin(live as u64))
     }
 
-    /// Replaces the node where a key's way has ended if hardly anything is in it. Returns whether
-    /// there may be more to do.
+    /// Replaces the node where a key's path ended if it is almost empty. Returns whether there may
+    /// be more to do.
     ///
-    /// The pages' own counts say whether it is worth a look. They may be wrong for as long as the
-    /// page lives, since a delete counts even if it finds that another was faster. So the pairs are
+    /// The pages' own counts decide whether to read the pairs. A count can be wrong for as long as
+    /// the page lives, since a delete is counted even if another one was faster. So the pairs are
     /// counted before the first seal, and a node that had to be copied is left to another delete.
     async fn collapse(&mut self, node: NodeAt, descent: &Descent<'_>) -> Result<bool> {
         let Some(parent) = descent.incoming.filter(|parent| !parent.is_root()) else { return Ok(false) };
@@ -125,11 +125,10 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(live)
     }
 
-    /// Seals a node and puts in its place what is left in it. Returns false if that is a copy.
+    /// Seals a node and replaces it by what remains in it. Returns false if that is a copy.
     pub(super) async fn replace_node(&mut self, node: NodeAt, parent: ParentSlot) -> Result<bool> {
         let mut words = self.read_node(node).await?;
-        // Room for a copy is had before the first seal: a pool that is full leaves the node as it
-        // was.
+        // Allocates a copy before the first seal, so that a full pool leaves the node unchanged.
         let mut copy = Maker::new(self.shared, self.client.epoch());
         let home = node.addr.node();
         let born = copy.born;
@@ -172,8 +171,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(!is_copy)
     }
 
-    /// Makes what follows a sealed node. Returns the slot for it, and what was in the node if that
-    /// is unlinked with it; none if the node has to stay as it is.
+    /// Makes the replacement of a sealed node. Returns the slot for it, and the node's content if
+    /// that is unlinked with it; `None` if the node has to be copied.
     async fn successor(
         &mut self,
         maker: &mut Maker,
@@ -190,8 +189,7 @@ impl<F: Fabric> Operation<'_, F> {
             note(situations::COLLAPSE_TO_NODE);
             return Ok(Some((Slot::node(skip_of(parent) + 1 + skip, addr), Left::default())));
         }
-        // The page is made before the others are sealed: a pool that is full leaves them as they
-        // were.
+        // Makes the page before the others are sealed, so that a full pool leaves them unchanged.
         let Some(before) = self.what_is_left(&slots, false).await? else { return Ok(None) };
         let mut slot = self.page_of(maker, &before, parent).await?;
         let Some(left) = self.what_is_left(&slots, true).await? else { return Ok(None) };
@@ -208,7 +206,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Some((slot, left)))
     }
 
-    /// Makes a page of what is left in a node, for the slot that points to the node.
+    /// Makes a page of a node's remaining pairs, for the slot that points to the node.
     async fn page_of(&mut self, maker: &mut Maker, left: &Left, parent: ParentSlot) -> Result<Slot> {
         let edges = parent.edges;
         if left.pairs.is_empty() {
@@ -221,8 +219,9 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Slot::of(&page))
     }
 
-    /// Reads the pairs of a sealed node's pages, sealed first if `seals`; none if they are more than a page
-    /// holds, if a child is among them, or if the parts of a page are being linked.
+    /// Reads the pairs of a node's pages, and seals the pages first if `seals` is true. Returns
+    /// `None` if there are more pairs than a page holds, if the node has a child, or if the parts
+    /// of a page are being linked.
     async fn what_is_left(&mut self, slots: &[Slot; EDGES], seals: bool) -> Result<Option<Left>> {
         let all: Vec<PageRef> = pages(slots).collect();
         let records = self.shared.geometry.records;
@@ -234,7 +233,7 @@ impl<F: Fabric> Operation<'_, F> {
         for page in all {
             let (shape, words) =
                 if seals { self.seal_page(page).await? } else { self.read_page(page).await? };
-            // A page whose later parts are linked has their pairs, too.
+            // A page whose later parts are linked also has their pairs.
             let edges = shape.edges;
             if edges.lo < lo || edges.hi > node::last_edge(slots, edges.lo) {
                 return Ok(None);
@@ -249,7 +248,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok((left.pairs.len() <= records).then_some(left))
     }
 
-    /// Takes the lowest node out of a subtree without keys, whose prefix nobody can tell any more.
+    /// Removes the lowest node from a subtree without keys, whose prefix can no longer be found
+    /// out.
     pub(super) async fn remove_empty(&mut self, mut node: NodeAt, mut parent: ParentSlot) -> Result<()> {
         loop {
             if node.depth > crate::KEY_BYTES_MAX * 2 {
@@ -257,10 +257,10 @@ impl<F: Fabric> Operation<'_, F> {
             }
             let words = self.read_node(node).await?;
             let slots = node::slots(&words);
-            // A child that is left is in the way; under a sealed node it changes no more.
+            // A remaining child is in the way; under a sealed node it no longer changes.
             let child = node::children(&slots).next().filter(|_| !node::is_sealed(&words));
             let Some((edge, skip, addr)) = child else {
-                // Pages of which parts are linked would keep the node.
+                // Pages with some parts linked would prevent the removal of the node.
                 if !node::is_sealed(&words) && self.finish_pages(node, &words).await? {
                     return Ok(());
                 }
@@ -284,7 +284,7 @@ fn pages(slots: &[Slot; EDGES]) -> impl Iterator<Item = PageRef> {
     node::pages(slots).map(|(_, page)| page)
 }
 
-/// The only child of a node that holds nothing else.
+/// The only child of a node that has nothing else.
 fn only_child(slots: &[Slot; EDGES]) -> Option<(usize, GlobalAddr)> {
     let mut all = node::children(slots);
     let (_, skip, addr) = all.next()?;
@@ -302,7 +302,8 @@ mod tests {
     use darter_pool::Client;
     use darter_sim::Sim;
 
-    /// Counts of deletes said that hardly a pair was left, and a delete copied the node 50,000 times.
+    /// Counts of deletes said that almost no pairs were left, and a delete copied the node 50,000
+    /// times.
     #[test]
     fn a_node_whose_pages_count_too_many_deletes_stays() {
         let options = QuiverOptions { page_records: 8, cache_bytes: 0, ..QuiverOptions::default() };
@@ -311,7 +312,7 @@ mod tests {
         let (pool, quiver) = process::<Quiver<Sim>>(options, &[]);
         let pairs = keys.iter().map(|key| (key.to_vec(), b"true".to_vec()));
         block_on(quiver.bulk_load(&mut pool.client().unwrap(), pairs)).unwrap();
-        // The node above a key's page, whose count of deletes becomes that of its records.
+        // The node above a key's page; sets the page's count of deletes to its number of records.
         let spoil = async |client: &mut Client<Sim>, key: &[u8]| {
             let mut operation = Operation::begin(&quiver.shared, client, OpKind::Maintain).await.unwrap();
             let mut descent = operation.descent_from_root(key);

@@ -1,4 +1,4 @@
-//! The live pairs of a page, read with as much of its leaves as a new page needs.
+//! The live pairs of a page, read with as much of their leaves as a new page needs.
 
 use super::nibble::{EdgeRange, common, edge, identity_of, nibbles};
 use super::page::{FIXED_WORDS, IDENTITY_AT, PageRef, Shape, image_in, standing_whole, verify_word};
@@ -11,35 +11,35 @@ use crate::{IndexError, Result};
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::Client;
 
-/// Words of a leaf that are read at first: a pair that may stand in a page is read whole.
+/// Words of a leaf that are read at first, enough for any pair that may be stored in a page.
 const LEAF_WORDS: usize = INLINE_WORDS_MAX;
 
-/// What a page holds.
+/// The content of a page.
 #[derive(Debug, Default)]
 pub(super) struct Content {
-    /// Its live pairs in key order, up to the last edge that was asked for.
+    /// Its live pairs in key order, up to the last requested edge.
     pub(super) pairs: Vec<Pair>,
-    /// Leaves that its words name there and that are no pair's, because their key is not the record's;
-    /// each with the record's edge.
+    /// Leaves named by its words up to that edge that belong to no pair, because their key is not
+    /// the record's; each with the record's edge.
     pub(super) strays: Vec<(u8, (GlobalAddr, u8))>,
     /// The edges of all live pairs, in key order.
     pub(super) edges: Vec<u8>,
 }
 
-/// A leaf to be read.
+/// A leaf to read.
 struct Wanted {
     addr: GlobalAddr,
     class: u8,
     edge: u8,
     print: Option<LeafPrint>,
-    /// The pair that stands in the record, as its image.
+    /// The image of the pair stored in the record.
     own: Option<Vec<u64>>,
 }
 
 impl Content {
-    /// Reads the leaves of a page, of which all words were read, up to the last edge that the page
-    /// is still responsible for. The leaves beyond are those of the parts that are linked. `keys`
-    /// are those of the index's hashes.
+    /// Reads the leaves of a page whose words were all read, up to the last edge that the page is
+    /// still responsible for. The leaves beyond belong to linked parts. `keys` is for the index's
+    /// hashes.
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`].
@@ -76,7 +76,7 @@ impl Content {
                     let print = Word(record[0]).leaf_print();
                     wanted.push(Wanted { addr, class, edge, print, own: own.map(|(_, image)| image) });
                 }
-                _ => return Err(IndexError::corrupt(page.addr, "record of no known kind")),
+                _ => return Err(IndexError::corrupt(page.addr, "record of unknown kind")),
             }
         }
         for word in &words[FIXED_WORDS..FIXED_WORDS + shape.delta] {
@@ -87,28 +87,28 @@ impl Content {
                     wanted.push(Wanted { addr, class, edge, print, own: None });
                 }
                 State::Empty | State::Tomb => {}
-                _ => return Err(IndexError::corrupt(page.addr, "delta slot of no known kind")),
+                _ => return Err(IndexError::corrupt(page.addr, "delta slot of unknown kind")),
             }
         }
         content.edges.extend(wanted.iter().map(|leaf| leaf.edge));
         if !content.edges.iter().all(|&edge| shape.edges.contains(edge)) {
-            return Err(IndexError::corrupt(page.addr, "page with a pair beyond its edges"));
+            return Err(IndexError::corrupt(page.addr, "page has a pair outside its edges"));
         }
         content.edges.sort_unstable();
         wanted.retain(|leaf| edges.contains(leaf.edge));
         content.read_leaves(client, (keys, page.addr, shape), wanted).await?;
         content.pairs.sort_by(|a, b| a.key.cmp(&b.key));
         if content.pairs.windows(2).any(|pair| pair[0].key == pair[1].key) {
-            return Err(IndexError::corrupt(page.addr, "page with a key twice"));
+            return Err(IndexError::corrupt(page.addr, "page has a key twice"));
         }
         if !content.belongs(keys, words[IDENTITY_AT], shape, edges) {
-            return Err(IndexError::corrupt(page.addr, "page with a leaf of another page's key"));
+            return Err(IndexError::corrupt(page.addr, "page has a leaf with another page's key"));
         }
         Ok(content)
     }
 
-    /// Whether the keys are below these edges of the page's node, each below the edge that its word
-    /// says. Parts are made and linked by these edges, so a damaged leaf must not get that far.
+    /// Whether the keys are below these edges of the page's node, each below the edge given by its
+    /// word. Parts are made and linked by these edges, so a damaged leaf must be detected here.
     fn belongs(&self, keys: HashKeys, identity: u64, shape: &Shape, edges: EdgeRange) -> bool {
         let (Some(first), Some(last)) = (self.pairs.first(), self.pairs.last()) else { return true };
         let depth = shape.depth;
@@ -184,7 +184,7 @@ impl Content {
         Ok(())
     }
 
-    /// Takes a leaf with its key, and its image if that may stand in a page.
+    /// Adds a leaf with its key, and its image if that may be stored in a page.
     fn take(
         &mut self,
         (keys, page, shape): (HashKeys, GlobalAddr, &Shape),
@@ -194,12 +194,12 @@ impl Content {
     ) -> Result<()> {
         let is_named = |key: &[u8]| Some(shape.leaf_print(page, key, Print::new(keys, key))) == leaf.print;
         if nibbles(&key) < shape.depth || !is_named(&key) {
-            return Err(IndexError::corrupt(leaf.addr, "leaf of another key than its word's"));
+            return Err(IndexError::corrupt(leaf.addr, "leaf's key does not match its word"));
         }
         if let Some(own) = leaf.own {
             let own_key = leaf::parse(leaf.addr, &own)?.key.to_vec();
             if own_key != key && !Print::new(keys, &own_key).is_twin_of(Print::new(keys, &key)) {
-                return Err(IndexError::corrupt(leaf.addr, "leaf of another key than its record's"));
+                return Err(IndexError::corrupt(leaf.addr, "leaf's key does not match its record"));
             }
             if own_key != key {
                 // The leaf came by a blind CAS for another key: the record's pair counts.
@@ -224,7 +224,7 @@ mod tests {
     use darter_pool::size_class::class_of;
     use darter_sim::Sim;
 
-    /// A page with an empty delta slot, records that stand elsewhere, and these delta words.
+    /// A page with an empty delta slot, records without inline pairs, and these delta words.
     fn words_of(shape: &Shape, identity: u64, delta: &[Word]) -> Vec<u64> {
         let head = [shape.guard(), identity, shape.word(), 0];
         head.into_iter().chain(delta.iter().map(|word| word.0)).collect()
@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    /// Parts are linked in the slots of their edges, so a damaged edge must not get that far.
+    /// Parts are linked in the slots of their edges, so a damaged edge must be detected before.
     #[test]
     fn a_leaf_beyond_the_edges_of_its_page_is_damage() {
         let (pool, quiver) = process::<Quiver<Sim>>(QuiverOptions::default(), &[]);
@@ -264,8 +264,8 @@ mod tests {
         assert!(matches!(error, IndexError::Corrupt { .. }), "{error}");
     }
 
-    /// After a power failure a leaf had another key than its word was for, and a rebuild made a node
-    /// above the page's own.
+    /// After a power failure a leaf had another key than its word was for, and a rebuild made a
+    /// node above the page's own.
     #[test]
     fn a_leaf_of_another_pages_key_is_damage() {
         let (pool, quiver) = process::<Quiver<Sim>>(QuiverOptions::default(), &[]);

@@ -1,5 +1,5 @@
-//! A key that leaves a compressed path: a node put in where it leaves, and the search for a key that
-//! says where that is.
+//! A key that leaves a compressed path: a node is inserted where the key leaves, and another key is
+//! searched for to find that place.
 
 use super::descent::NodeAt;
 use super::nibble::{EDGES, END, EdgeRange, LAST, common, edge, identity_of, nibbles};
@@ -18,8 +18,8 @@ use darter_fabric::{Fabric, GlobalAddr};
 use std::collections::HashSet;
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Puts a pair whose key leaves the path before `child`, which `parent` points to, if nobody came
-    /// between.
+    /// Puts a pair whose key leaves the path before `child`, which `parent` points to. The attempt
+    /// fails if another client was faster.
     pub(super) async fn part_path(
         &mut self,
         key: &[u8],
@@ -49,7 +49,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Attempt::Done(PutOutcome::Inserted))
     }
 
-    /// Makes a node of a child and a page of one pair.
+    /// Makes a node with the child and a page of one pair.
     async fn fork(
         &mut self,
         maker: &mut Maker,
@@ -58,7 +58,7 @@ impl<F: Fabric> Operation<'_, F> {
         child: NodeAt,
     ) -> Result<GlobalAddr> {
         let identity = identity_of(self.shared.keys, other, depth);
-        // Whoever looks for a key below the child depends on no other memory node.
+        // Searches for keys below the child then depend on no other memory node.
         let home = child.addr.node();
         let (theirs, ours) = (edge(other, depth), edge(&pair.key, depth));
         let mut slots = [Slot::EMPTY; EDGES];
@@ -82,7 +82,7 @@ impl<F: Fabric> Operation<'_, F> {
         maker.node(&mut self.client, home, image).await
     }
 
-    /// A key that is below a node that was found by a slot, or was.
+    /// A key that is or was below a node that was found by a slot.
     pub(super) async fn key_below(&mut self, node: NodeAt) -> Result<Option<Vec<u8>>> {
         let mut nodes = vec![node];
         let (mut seen, mut identity) = (HashSet::new(), None);
@@ -102,7 +102,7 @@ impl<F: Fabric> Operation<'_, F> {
                     let is_below = nibbles(&key) >= node.depth
                         && identity_of(self.shared.keys, &key, node.depth) == identity;
                     if !is_below {
-                        return Err(IndexError::corrupt(addr, "page with a key of another prefix"));
+                        return Err(IndexError::corrupt(addr, "page has a key with another prefix"));
                     }
                     return Ok(Some(key));
                 }
@@ -113,8 +113,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(None)
     }
 
-    /// Any key of a page under the edges that the page is still responsible for, or one that stands
-    /// in it.
+    /// Any key of a page under the edges that the page is still responsible for, or a key stored in
+    /// one of its records.
     async fn key_in(&mut self, page: PageRef, edges: EdgeRange) -> Result<Option<Vec<u8>>> {
         let (shape, words) = self.read_page(page).await?;
         let records = (0..shape.records).map(|rank| shape.record_at(rank));

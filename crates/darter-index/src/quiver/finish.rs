@@ -1,7 +1,7 @@
-//! Quiver's part in a sweep: replacements that dead clients have left half done.
+//! Quiver's part in a sweep: replacements that dead clients have left unfinished.
 //!
-//! Whoever writes nearby would finish them, and nothing waits for them. But until then a page whose
-//! parts are linked keeps its memory.
+//! Clients that write nearby would finish them, and no operation waits for them. But until then a
+//! page whose parts are linked keeps its memory.
 
 use super::Quiver;
 use super::descent::NodeAt;
@@ -16,8 +16,8 @@ use darter_pool::Client;
 use std::collections::HashSet;
 
 impl<F: Fabric> Quiver<F> {
-    /// Finishes every replacement of a page or a node that was begun, as far as the pool has room: a
-    /// sweep, which is to make room, must not fail for want of it. Returns whether there was any.
+    /// Finishes every replacement of a page or a node that was begun, if the pool has room: a
+    /// sweep, which makes room, must not fail for lack of it. Returns whether there was any.
     pub(super) async fn finish_replacements(&self, client: &mut Client<F>) -> Result<bool> {
         for turn in 0..TURNS_MAX {
             let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
@@ -34,7 +34,7 @@ impl<F: Fabric> Quiver<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Finishes the first replacement that a walk meets. Returns whether it met one.
+    /// Finishes the first replacement found by a walk. Returns whether there was one.
     async fn finish_one(&mut self) -> Result<bool> {
         let (root, parent, _) = self.read_root().await?;
         let mut nodes = vec![(root, parent)];

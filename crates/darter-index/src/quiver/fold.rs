@@ -1,15 +1,15 @@
-//! Pages whose pairs stand elsewhere: an update leaves a pair's new value in a leaf of its own, an
-//! insert leaves its pair there, and reads take another round trip for it. So a client that changes
-//! many records looks at the page of the last one, and rebuilds it if a sixth of its pairs have moved
-//! out; and a client that has taken many round trips for leaves rebuilds the page of the last one.
+//! Pages whose pairs are stored elsewhere: an update puts a pair's new value in a separate leaf, an
+//! insert puts its pair there, and reads take another round trip for it. So a client that changes
+//! many records checks the page of the last one, and rebuilds it if a sixth of its pairs have moved
+//! out. A client that has taken many round trips for leaves rebuilds the page of the last one.
 //!
-//! A rebuild costs about as much as four such round trips. Each of them is a ticket in a
-//! lottery for its page, so a page is rebuilt when it has cost about as much, unless it is being
-//! changed: each change of this process takes as many tickets away, down to a bound.
+//! A rebuild costs about as much as four such round trips. Each of them is a ticket in a lottery
+//! for its page, so a page is rebuilt when it has cost about as much, unless it is being changed:
+//! each change by this process takes as many tickets away, down to a bound.
 //!
-//! Nothing in the pool counts changes or reads: how often a client looks follows from how often a look
-//! has paid. Where few records are ever changed, or the same few again and again, or where values are
-//! too long to stand in pages, it hardly looks.
+//! The pool counts neither changes nor reads: how often a client checks depends on how often a
+//! check has paid off. It checks rarely if few records are ever changed, if the same few change
+//! again and again, or if values are too long to be stored in pages.
 
 use super::descent::{Descent, End, Lookup, Purpose};
 use super::nibble::NibbleKey;
@@ -25,7 +25,7 @@ use crate::checker::note;
 use crate::{IndexError, Result};
 use darter_fabric::Fabric;
 
-/// Whether a read has taken a round trip for a leaf whose pair could stand in a page.
+/// Whether a read took a round trip for a leaf whose pair could be stored in a page.
 pub(super) fn took_a_trip(end: &End) -> bool {
     let value = match end {
         End::Value(value) => value.as_ref(),
@@ -42,8 +42,8 @@ pub(super) fn took_a_trip(end: &End) -> bool {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Counts a pair that no longer stands in its record, and now and then rebuilds its page. What
-    /// was changed stays changed whatever becomes of that.
+    /// Counts a pair that is no longer stored in its record, and now and then rebuilds its page.
+    /// The change stands even if the rebuild fails.
     pub(super) async fn has_changed(&mut self, key: &[u8], page: PageRef) -> Result<()> {
         self.has_changed_again();
         let Some(folding) = self.shared.folding.as_ref().filter(|folding| folding.changes.is_due()) else {
@@ -53,28 +53,29 @@ impl<F: Fabric> Operation<'_, F> {
         Box::pin(self.fold(&folding.changes, key, Some(page), pays)).await
     }
 
-    /// Counts a pair that has got another leaf, or its first one in a page's delta.
+    /// Counts a pair that received another leaf, or its first one in a page's delta.
     pub(super) fn has_changed_again(&self) {
         if let Some(folding) = &self.shared.folding {
             folding.trips.put_off();
         }
     }
 
-    /// Counts a round trip that a read has taken for a key's leaf, and now and then rebuilds the
-    /// key's page.
+    /// Counts a round trip that a read took for a key's leaf, and now and then rebuilds the key's
+    /// page.
     pub(super) async fn has_read_a_leaf(&mut self, key: &[u8]) -> Result<()> {
         let Some(folding) = self.shared.folding.as_ref().filter(|folding| folding.trips.is_due()) else {
             return Ok(());
         };
         match Box::pin(self.fold(&folding.trips, key, None, |moved_out, _| moved_out > 0)).await {
-            // Another pair of the page is damaged: whoever reads that one is told.
+            // Another pair of the page is damaged: a client that reads that pair gets the error.
             Err(IndexError::Corrupt { .. }) => Ok(()),
             outcome => outcome,
         }
     }
 
-    /// Rebuilds the page of a key, which may be known, if that pays: `pays` says so of the pairs that
-    /// have moved out and of all. A pool without room leaves it as it is.
+    /// Rebuilds the page of a key, which may be known, if that pays off: `pays` decides by the
+    /// number of pairs that have moved out and the number of records. If the pool is out of space,
+    /// leaves the page as it is.
     async fn fold(
         &mut self,
         pace: &Pace,
@@ -100,8 +101,8 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// The slot that points to a key's page, the page, and its words; none if it is another page by
-    /// now than the one that was known.
+    /// The slot that points to a key's page, the page, and its words; `None` if the key's page is
+    /// no longer the known one.
     async fn read_page_of(
         &mut self,
         key: &[u8],
@@ -121,7 +122,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 }
 
-/// Leaves that a page's words name.
+/// The number of leaves that a page's words name.
 fn moved_out(shape: &Shape, words: &[u64]) -> usize {
     let delta = FIXED_WORDS..FIXED_WORDS + shape.delta;
     let slots = delta.chain((0..shape.records).map(|rank| shape.record_at(rank)));
@@ -129,7 +130,7 @@ fn moved_out(shape: &Shape, words: &[u64]) -> usize {
 }
 
 impl Old {
-    /// Pairs in leaves that would stand in a new page.
+    /// The number of pairs in leaves that would be stored in a new page.
     fn moved_out(&self) -> usize {
         let room = record_words(&self.pairs.pairs) - 1;
         let fits = |pair: &&Pair| pair.image.as_ref().is_some_and(|image| image.len() <= room);

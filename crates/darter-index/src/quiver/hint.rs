@@ -15,12 +15,12 @@ pub(super) struct NodeHint {
     pub(super) depth: usize,
 }
 
-/// Which keys may be in a page's delta: a bit for each of the hashes that LEAF words may have.
+/// Which keys may be in a page's delta: one bit for each bucket of prints of LEAF words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DeltaFilter(pub(super) u32);
 
 impl DeltaFilter {
-    /// That of a delta with these words.
+    /// The filter of a delta with these words.
     pub(super) fn of(words: impl Iterator<Item = Word>) -> Self {
         Self(words.filter_map(Word::leaf_print).fold(0, |bits, print| bits | 1 << print.bucket(u32::BITS)))
     }
@@ -35,11 +35,11 @@ impl DeltaFilter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageSlot(pub(super) u8);
 
-/// Ranks come first, then delta slots.
+/// Ranks come first, followed by delta slots.
 const DELTA_FROM: usize = page::RECORDS_MAX;
 
 impl PageSlot {
-    /// That of the record with this rank.
+    /// The slot of the record with this rank.
     pub(super) fn record(rank: usize) -> Self {
         Self(rank as u8)
     }
@@ -63,12 +63,12 @@ impl PageSlot {
         (usize::from(self.0) < DELTA_FROM).then_some(usize::from(self.0))
     }
 
-    /// Its place in the delta, if it has one.
+    /// Its position in the delta, if it is there.
     pub(super) fn place_in_delta(self) -> Option<usize> {
         usize::from(self.0).checked_sub(DELTA_FROM)
     }
 
-    /// Where it is in a page of this shape, in words.
+    /// Its position in a page of this shape, in words.
     pub(super) fn word_at(self, shape: &Shape) -> usize {
         match self.place_in_delta() {
             Some(at) => FIXED_WORDS + at,
@@ -77,33 +77,35 @@ impl PageSlot {
     }
 }
 
-/// A LEAF word of a page as it was read: the leaf can be read beside it.
+/// A LEAF word of a page as it was read: the leaf can be read together with the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HotWord {
     pub(super) slot: PageSlot,
     pub(super) word: Word,
 }
 
-/// Bytes of the largest leaf that is read with its page. To read a larger one takes long enough without
-/// the round trip that is saved.
+/// Bytes of the largest leaf that is read with its page. For a larger leaf, the saved round trip
+/// matters little.
 const HOT_LEAF_BYTES_MAX: u64 = 16 << 10;
 
-/// A hot word, with the leaf that was read behind it.
+/// A hot word, with the leaf that was read after it.
 pub(super) type HotLeaf<'w> = (HotWord, &'w [u64]);
 
 /// Hot words of a page.
 pub(super) type HotWords = SmallVec<[HotWord; 2]>;
 
 impl HotWord {
-    /// A word of a page, if its leaf can be read beside it: verbs to one memory node alone have an
-    /// order, and the leaves of all hot words of a page are read together, so they must be small.
+    /// A word of a page, if its leaf can be read together with it: only verbs to one memory node
+    /// are ordered, and the leaves of all hot words of a page are read together, so they must be
+    /// small.
     pub(super) fn of(page: PageRef, slot: PageSlot, word: Word) -> Option<Self> {
         let State::Leaf { addr, class } = word.state() else { return None };
         let is_small = class_bytes(class) <= HOT_LEAF_BYTES_MAX;
         (addr.node() == page.addr.node() && !word.is_sealed() && is_small).then_some(Self { slot, word })
     }
 
-    /// Posts the READ of its leaf: behind one of the word, which protects the leaf.
+    /// Posts the READ of its leaf, which must come after a READ of the word, since the word
+    /// protects the leaf.
     pub(super) fn post_leaf(&self, batch: &mut Batch) -> Option<ReadId> {
         let State::Leaf { addr, class } = self.word.state() else { return None };
         Some(batch.read(addr, leaf::class_words(class)))
@@ -116,7 +118,7 @@ pub(super) struct PageHint {
     pub(super) page: PageRef,
     pub(super) shape: Shape,
     pub(super) map: SmallVec<[u64; 6]>,
-    /// Which keys the delta may have had.
+    /// Keys that the delta may have had.
     pub(super) delta: DeltaFilter,
 }
 
@@ -125,12 +127,12 @@ impl PageHint {
         Self { page, shape, map: map.into(), delta: DeltaFilter::default() }
     }
 
-    /// That of a page whose delta was read.
+    /// The hint of a page whose delta was read.
     pub(super) fn with_delta(self, words: impl Iterator<Item = Word>) -> Self {
         Self { delta: DeltaFilter::of(words), ..self }
     }
 
-    /// Whether a page's first words are those of this page, alive.
+    /// Whether a page's first words are those of this page, still alive.
     pub(super) fn is_proved_by(&self, words: &[u64]) -> bool {
         page::proves(words[0], self.shape.born)
             && Shape::of(self.page, words).is_ok_and(|shape| shape == self.shape)

@@ -1,20 +1,20 @@
-//! How often something turns out as hoped, lately.
+//! How often something has recently succeeded.
 //!
-//! A put may post its CAS before it has seen the record (`blind.rs`). Where most keys are new, or
-//! most records were changed before, that CAS is in vain, so clients stop posting it; each put shows
-//! whether it would have won, posted or not.
+//! A put may post its CAS before it has read the record (`blind.rs`). If most keys are new, or most
+//! records were changed before, that CAS is wasted, so clients stop posting it. Each put shows
+//! whether the CAS would have won, posted or not.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The rate of certainty.
+/// The rate of certain success.
 const ONE: u32 = 1 << 16;
-/// The rate changes by one part in so many of what it lacks.
+/// Each result moves the rate by one part in this many of the distance to the limit.
 const INERTIA: u32 = 32;
-/// A rate that is worth a try. A CAS in vain costs the memory node an atomic verb and the client no
+/// A rate that justifies a try. A wasted CAS costs the memory node an atomic verb and the client no
 /// round trip; one that wins saves a round trip.
 const WORTHWHILE: u32 = ONE / 8;
 
-/// A moving average, begun at one half. Threads may lose each other's notes.
+/// A moving average that begins at one half. Concurrent updates by threads may be lost.
 #[derive(Debug)]
 pub(super) struct HitRate(AtomicU32);
 
@@ -28,11 +28,11 @@ impl HitRate {
         self.0.load(Ordering::Relaxed) >= WORTHWHILE
     }
 
-    /// Counts a try, or what it would have been.
+    /// Counts the result of a try, real or hypothetical.
     pub(super) fn note(&self, is_hit: bool) {
         let before = self.0.load(Ordering::Relaxed);
         let after = if is_hit { before + (ONE - before) / INERTIA } else { before - before / INERTIA };
-        // At either end nothing is stored, so threads do not take the word from each other.
+        // At either limit nothing is stored, so threads do not contend for the word.
         if after != before {
             self.0.store(after, Ordering::Relaxed);
         }
@@ -47,7 +47,7 @@ mod tests {
     fn tries_stop_soon_after_they_are_in_vain_and_begin_again() {
         let rate = HitRate::new();
         let vain = (0..10_000).take_while(|_| rate.is_worthwhile()).map(|_| rate.note(false)).count();
-        assert!((16..64).contains(&vain), "{vain} in vain");
+        assert!((16..64).contains(&vain), "{vain} wasted");
         (0..10_000).for_each(|_| rate.note(false));
         let missed = (0..10_000).take_while(|_| !rate.is_worthwhile()).map(|_| rate.note(true)).count();
         assert!(missed < 8, "{missed} missed");

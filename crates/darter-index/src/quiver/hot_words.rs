@@ -1,5 +1,5 @@
-//! Hot words that are not what they were: of another life of their page's memory, or taken from a
-//! record that another key's put has hit.
+//! Stale hot words: of another life of their page's memory, or taken from a record that another
+//! key's put has changed.
 
 use super::descent::hot_reads;
 use super::hint::{HotWord, NodeHint, PageHint, PageSlot};
@@ -17,7 +17,7 @@ use darter_sim::Sim;
 const OPTIONS: fn() -> QuiverOptions =
     || QuiverOptions { page_records: 8, page_delta: 4, folds: false, ..QuiverOptions::default() };
 
-/// What the process remembers of a key's page: the page, its node, and what that is found by.
+/// What the process remembers of a key's page: the identity, the node, and the page.
 fn remembered(quiver: &Quiver<Sim>, key: &[u8]) -> (u64, NodeHint, PageHint) {
     let hit = quiver.shared.cache.find(&mut NibbleKey::new(quiver.shared.keys, key)).unwrap();
     (hit.identity, hit.node, hit.page.unwrap())
@@ -33,7 +33,7 @@ async fn put(quiver: &Quiver<Sim>, client: &mut Client<Sim>, key: &[u8], value: 
     quiver.put(client, key, value, Condition::Always).await.unwrap();
 }
 
-/// An index of these keys whose pairs all stand in one page, which is remembered.
+/// Creates an index with these keys, whose pairs are all stored in one page, which is remembered.
 fn bulk_loaded(keys: &[&[u8]]) -> (Pool<Sim>, Quiver<Sim>, Client<Sim>) {
     let (pool, quiver) = process::<Quiver<Sim>>(OPTIONS(), &[]);
     let mut client = pool.client().unwrap();
@@ -56,7 +56,7 @@ fn a_hot_word_of_another_life_is_not_believed() {
         assert_eq!(quiver.get(&mut client, key).await.unwrap().as_deref(), Some(&b"older"[..]));
         let (identity, node, hint) = remembered(&quiver, key);
         let [hot] = hot_words(&quiver, key)[..] else { panic!("one word names a leaf") };
-        // The page's words, in memory that is of another life by now.
+        // The page's words, in memory that now has another life.
         let mut operation = client.pin(OpKind::Maintain).await.unwrap();
         let mut words = operation.read(hint.page.addr, hint.page.words()).await.unwrap();
         let addr = operation.alloc(0, hint.page.bytes(), AllocKind::Inner).await.unwrap();
@@ -74,10 +74,10 @@ fn a_hot_word_of_another_life_is_not_believed() {
     assert_eq!(found.as_deref(), Some(&b"new"[..]));
 }
 
-/// The other key's put has died before it put INLINE back.
+/// The other key's put died before it restored INLINE.
 #[test]
 fn a_record_under_another_keys_leaf_is_no_hot_word() {
-    // The hashes of all these pools are the same.
+    // All these pools use the same hash keys.
     let [key, other] = &twins(bulk_loaded(&[b"fig"]).0.secret());
     let (key, other) = (&key[..], &other[..]);
     let (pool, quiver, mut client) = bulk_loaded(&[key]);
@@ -98,7 +98,7 @@ fn a_record_under_another_keys_leaf_is_no_hot_word() {
         assert!(operation.complete(batch).await.unwrap().swapped(cas));
         draft.linked();
         drop(operation);
-        // By nodes, and by what is remembered.
+        // Searches through the nodes, and from what is remembered.
         let mut other_client = pool.client().unwrap();
         let cold = Quiver::open(&mut other_client, OPTIONS()).await.unwrap();
         for (quiver, client) in [(&cold, &mut other_client), (&quiver, &mut client)] {
@@ -110,7 +110,7 @@ fn a_record_under_another_keys_leaf_is_no_hot_word() {
     });
 }
 
-/// Pairs that stand in records are in order already; with leaves among them they are not.
+/// Pairs stored in records are in order already; with leaves among them they are not.
 #[test]
 fn a_scan_hands_on_the_pair_of_a_hot_word_in_its_place() {
     let keys = [&b"fig"[..], b"pear", b"plum"];

@@ -1,6 +1,6 @@
-//! Counts and sizes, gathered on a walk that is taken step by step.
+//! Counts and sizes, gathered on a walk in steps.
 //!
-//! A step reads some nodes and all their pages, without a leaf, under a pin of its own.
+//! A step reads some nodes and all their pages, but no leaves, under its own pin.
 
 use super::Quiver;
 use super::nibble::EdgeRange;
@@ -18,7 +18,7 @@ use darter_pool::Client;
 /// Pages that are read in one round trip.
 const PAGES: usize = 64;
 
-/// A count of the index that goes on step by step.
+/// A count of the index that proceeds in steps.
 #[derive(Debug)]
 pub(crate) struct IncrementalStats {
     tally: Tally,
@@ -39,12 +39,12 @@ impl IncrementalStats {
     }
 }
 
-/// Nothing counted yet.
+/// An empty count.
 pub(super) fn tally() -> Tally {
     Tally::new(["node", "page"])
 }
 
-/// The sums of a walk, with those of the skip table.
+/// The sums of a walk, including those of the skip table.
 pub(super) fn finish(tally: Tally, est: Option<EstStats>) -> IndexStats {
     let mut stats = tally.finish();
     stats.index_bytes += est.as_ref().map_or(0, |est| est.bytes);
@@ -64,7 +64,7 @@ struct Hanging {
 impl<F: Fabric> Quiver<F> {
     /// Counts everything.
     ///
-    /// While others write, what is below a node that they replace may not be counted.
+    /// While others write, everything below a node that they replace may be left out.
     pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
         let mut census = IncrementalStats::default();
         loop {
@@ -74,10 +74,11 @@ impl<F: Fabric> Quiver<F> {
         }
     }
 
-    /// Counts some nodes more. Returns the sums when those were the last, and begins anew.
+    /// Counts some more nodes. After the last ones, returns the sums and starts over.
     ///
     /// # Errors
-    /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt); the count then begins anew.
+    /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt); the count then
+    /// starts over.
     pub(crate) async fn count_some(
         &self,
         client: &mut Client<F>,
@@ -124,7 +125,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 }
 
-/// Counts a page, and the pairs that it is responsible for, which hang below so many nodes.
+/// Counts a page and the pairs that it is responsible for, which are `levels` nodes deep.
 pub(super) fn count_page(tally: &mut Tally, head: &Head, words: &[u64], edges: EdgeRange, levels: usize) {
     let (shape, mut live) = (head.shape, 0);
     let mut count = |word: Word, own: Option<&[u8]>| {

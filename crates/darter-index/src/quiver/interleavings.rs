@@ -1,4 +1,4 @@
-//! Races in the replacement of a page, and beside a blind CAS, driven by hand.
+//! Scheduled tests of races in the replacement of a page, and with a blind CAS.
 
 use super::word::twins;
 use super::{Quiver, QuiverOptions};
@@ -10,19 +10,19 @@ use darter_fabric::{OpKind, block_on};
 use darter_pool::{AllocKind, Client, Pool};
 use darter_sim::{Executor, Sim};
 
-/// Pages so small that the sixth key parts one.
+/// Small pages: the sixth key splits one.
 const OPTIONS: fn() -> QuiverOptions =
     || QuiverOptions { page_records: 3, page_delta: 2, cache_bytes: 0, ..QuiverOptions::default() };
 
-/// A value that does not stand in a page.
+/// A value that is too large for a page.
 const LARGE: [u8; 300] = [7; 300];
 
 async fn put_large(quiver: &Quiver<Sim>, client: &mut Client<Sim>, key: &[u8]) {
     quiver.put(client, key, &LARGE, Condition::Always).await.unwrap();
 }
 
-/// A client dies at each of its writes in turn while it parts a page. Others change the part that is
-/// linked, which frees leaves that the page still names. Then `finish` meets the page.
+/// A client dies at each of its writes in turn while it splits a page. Others change the linked
+/// part, which frees leaves that the page still names. Then `finish` visits the page.
 fn after_a_half_done_parting(finish: &impl AsyncFn(&Quiver<Sim>, &mut Client<Sim>)) {
     for writes_done in 0.. {
         let sim = Sim::new(1, 8 << 20);
@@ -66,7 +66,7 @@ fn who_finishes_a_parting_reads_no_leaf_of_a_linked_part() {
     });
 }
 
-/// A sweep is what makes room: it must not need any.
+/// A sweep makes room, so it must not need any.
 #[test]
 fn a_sweep_passes_over_what_a_full_pool_has_no_room_to_finish() {
     after_a_half_done_parting(&async |quiver, client| {
@@ -96,8 +96,8 @@ fn readers_read_no_leaf_of_a_linked_part_by_the_page() {
     });
 }
 
-/// An update of an absent key hits the record of another, of equal hash, and puts INLINE back, while
-/// a search for that other key is on its way to the leaf that was there.
+/// An update of an absent key hits the record of another key with the same hash, and restores
+/// INLINE, while a search for that other key is about to read the leaf that was there.
 #[test]
 fn the_leaf_of_an_undone_cas_stays_while_others_may_read_it() {
     for writes_done in 0.. {
@@ -107,7 +107,7 @@ fn the_leaf_of_an_undone_cas_stays_while_others_may_read_it() {
     }
 }
 
-/// Returns whether the update had ended after so many writes, which is where the search begins.
+/// Returns whether the update had ended after `writes_done` writes, when the search begins.
 fn search_beside_an_undone_cas(writes_done: usize) -> bool {
     let options = QuiverOptions { cache_bytes: 1 << 16, ..OPTIONS() };
     let mut has_ended = false;
@@ -140,8 +140,8 @@ fn search_beside_an_undone_cas(writes_done: usize) -> bool {
     has_ended
 }
 
-/// A process remembers a page whose memory has become another page's, with the same record. It
-/// updates the record's key at each moment of the replacement that writes that page.
+/// A process remembers a page whose memory now belongs to another page with the same record. It
+/// updates the record's key at each step of the replacement that writes that page.
 #[test]
 fn a_blind_cas_changes_no_page_of_another_life() {
     let options = QuiverOptions { cache_bytes: 1 << 16, ..OPTIONS() };
@@ -152,7 +152,7 @@ fn a_blind_cas_changes_no_page_of_another_life() {
         let _at_the_end = Unscheduled(sim.clone());
         let (mut client, mut late) = (pool.client().unwrap(), late_pool.client().unwrap());
         let other = block_on(Quiver::open(&mut late, options)).unwrap();
-        // Keys that come and go fill the delta with what they have left.
+        // Keys that are put and deleted fill the delta with erased words.
         let passing = async |client: &mut Client<Sim>, keys: &[&[u8]]| {
             for key in keys {
                 quiver.put(client, key, b"", Condition::Always).await.unwrap();

@@ -2,19 +2,19 @@
 //!
 //! For each key but the last it holds the position of the first bit in which that key and the next
 //! one differ. Positions count nine bits a byte, of which the first says that the key has the byte:
-//! so a key comes before its extensions, and they differ. The positions alone lead any key that is
-//! among those of the page to its rank; another key is led to some rank, and the record there tells
-//! that it is another.
+//! so a key comes before its extensions, and they differ. The positions alone lead any key of the
+//! page to its rank. Any other key is also led to some rank, and the record there shows that it is
+//! another key.
 
-/// Bits a byte of a key takes.
+/// Bits per byte of a key.
 const BYTE_BITS: u32 = 9;
-/// Most bits of a position below 64.
+/// Most bits of a position on the fast path: such positions are below 64.
 const WINDOW_WIDTH: u32 = 6;
-/// Positions that are looked at together: they take whole bytes.
+/// Positions that are read together: they take whole bytes.
 const RUN: usize = 8;
-/// Most such runs of a map.
+/// Most runs of a map on the fast path.
 const PACKED_RUNS: usize = 8;
-/// Words that they take, of the widest positions.
+/// Words of these runs with the widest positions.
 const PACKED_WORDS: usize = RUN * PACKED_RUNS * WINDOW_WIDTH as usize / 64;
 
 /// Returns a bit of a key.
@@ -58,7 +58,7 @@ impl Map {
     }
 }
 
-/// Positions of `width` bits next to each other.
+/// Packs positions of `width` bits each.
 fn packed(positions: impl ExactSizeIterator<Item = u32>, width: u32) -> Vec<u64> {
     let mut words = vec![0; (positions.len() * width as usize).div_ceil(64)];
     for (at, position) in positions.enumerate().filter(|_| width > 0) {
@@ -71,14 +71,14 @@ fn packed(positions: impl ExactSizeIterator<Item = u32>, width: u32) -> Vec<u64>
     words
 }
 
-/// The map of so many keys with positions of `narrow` bits instead of `width`: those that do not fit
-/// are as high as can be.
+/// The map of `keys` keys with positions narrowed from `width` to `narrow` bits: positions that do
+/// not fit get the highest value.
 pub(super) fn narrowed(words: &[u64], keys: usize, width: u32, narrow: u32) -> Vec<u64> {
     let most = (1 << narrow) - 1;
     packed((0..keys - 1).map(|at| position(words, width, at).min(most)), narrow)
 }
 
-/// Returns one of the positions that `words` hold; 0 where they hold too few.
+/// Returns one of the positions in `words`; 0 if `words` is too short.
 fn position(words: &[u64], width: u32, at: usize) -> u32 {
     if width == 0 {
         return 0;
@@ -93,25 +93,25 @@ fn position(words: &[u64], width: u32, at: usize) -> u32 {
     (value & ((1 << width) - 1)) as u32
 }
 
-/// Words of the map of so many keys, at least one.
+/// Words of the map of `keys` keys; `keys` is at least one.
 pub(super) fn words_of(keys: usize, width: u32) -> usize {
     bits(keys, width).div_ceil(64)
 }
 
-/// Bits of the map of so many keys, at least one.
+/// Bits of the map of `keys` keys; `keys` is at least one.
 pub(super) fn bits(keys: usize, width: u32) -> usize {
     (keys - 1) * width as usize
 }
 
-/// A position that none in the map of so many keys with a prefix of `depth` nibbles comes before.
+/// A lower bound for the positions in the map of `keys` keys with a prefix of `depth` nibbles.
 pub(super) fn least_base(keys: usize, depth: usize) -> u32 {
     if keys > 1 { (depth / 2) as u32 * BYTE_BITS } else { 0 }
 }
 
-/// Returns the rank at which a key is among `count` keys with this map, if it is among them.
+/// Returns the rank of a key among the `count` keys with this map, if it is one of them.
 ///
-/// A key without the bit at some position is among those before the next position that is no later:
-/// until then, later ones are of no account.
+/// If the key's bit at a position is zero, the positions after it are ignored up to the next one
+/// that is not higher: they belong to keys whose bit there is one.
 pub(super) fn rank(base: u32, width: u32, words: &[u64], count: usize, key: &[u8]) -> usize {
     let steps = count.saturating_sub(1);
     let mut walk = Walk { rank: 0, latest: u32::MAX };
@@ -143,15 +143,15 @@ pub(super) fn rank(base: u32, width: u32, words: &[u64], count: usize, key: &[u8
 
 /// The state of a walk over a map.
 struct Walk {
-    /// The rank, as far as is known.
+    /// The rank as far as it is known.
     rank: usize,
-    /// The latest position that is of account.
+    /// The latest position that still counts.
     latest: u32,
 }
 
 impl Walk {
-    /// Passes a position; `is_one` is the key's bit there. Compiles to no branch: what a key has there
-    /// cannot be foretold.
+    /// Processes a position; `is_one` is the key's bit there. Compiles to no branch: a key's bits
+    /// cannot be predicted.
     #[inline]
     fn step(&mut self, at: usize, here: u32, is_one: bool) {
         let counts = here <= self.latest;

@@ -1,14 +1,14 @@
-//! Copies of pages' maps in their node (`docs/quiver.md`, "Node"): with one, a reader that comes by
-//! the node goes to a record in the next round trip, as by a remembered page.
+//! Copies of pages' maps in their node (`docs/quiver.md`, "Node"): with a copy, a reader of the
+//! node goes directly to a record in the next round trip, as with a remembered page.
 //!
 //! ```text
 //! copy  | born 32 | records - 1, 6 | record words 7 | width 5 | lo 5 | base 9 |   map, 4 words
 //! ```
 //!
-//! A copy is a hint, like all that is remembered: whoever links a page writes it, without regard to
-//! others who do, and nobody seals it. *Base* is less the position where the node's prefix ends. The
-//! copy of a larger map has fewer bits a position: those that do not fit are as high as can be, which
-//! leads few keys astray. Some nodes have more pages than copies.
+//! A copy is a hint, like everything that is remembered: a client that links a page writes it
+//! without regard to other writers, and it is never sealed. *Base* is reduced by the position where
+//! the node's prefix ends. The copy of a larger map has fewer bits per position: positions that do
+//! not fit get the highest value, which misleads few keys. Some nodes have more pages than copies.
 
 use super::hint::PageHint;
 use super::map;
@@ -29,12 +29,12 @@ const WIDTH_AT: u32 = 14;
 const LO_AT: u32 = 9;
 const BASE_MAX: u32 = (1 << LO_AT) - 1;
 
-/// Bits of a position in the copy of a map of so many keys.
+/// Bits of a position in the copy of a map of `records` keys.
 fn width_of(records: usize, width: u32) -> u32 {
     width.min((MAP_WORDS * 64 / (records - 1).max(1)) as u32)
 }
 
-/// A page's copy, unless it is one that has none.
+/// A page's copy; `None` if the page cannot have one.
 pub(super) fn copy(shape: &Shape, map: &[u64]) -> Option<[u64; COPY_WORDS]> {
     let base = shape.base.checked_sub(map::least_base(shape.records, shape.depth))?;
     if base > BASE_MAX || !(1..=RECORDS_MAX).contains(&shape.records) {
@@ -52,19 +52,20 @@ pub(super) fn copy(shape: &Shape, map: &[u64]) -> Option<[u64; COPY_WORDS]> {
     Some(words)
 }
 
-/// What a copy tells a key of the way to its record.
+/// What a key learns from a copy about the way to its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CopiedPage {
     /// The page, with the map if the copy has all of it.
     pub(super) hint: PageHint,
-    /// Whether it has.
+    /// Whether the copy has the whole map.
     pub(super) is_whole: bool,
-    /// The rank of the key's record if the key is static; if the copy is not whole, most likely.
+    /// The rank of the key's record if the key is static; only a likely rank if the copy is not
+    /// whole.
     pub(super) rank: usize,
 }
 
-/// What a node's copies tell of the page that a slot of it points to, in an index whose pages have so
-/// many delta slots; none if the page has no copy.
+/// What a node's copies say about the page that one of its slots points to, in an index whose pages
+/// have `delta` delta slots; `None` if the page has no copy.
 pub(super) fn page_for(
     copies: &[u64],
     (page, edges): (PageRef, EdgeRange),
@@ -96,7 +97,7 @@ pub(super) fn page_for(
     Some(CopiedPage { hint: PageHint::new(page, shape, map), is_whole, rank })
 }
 
-/// The first edge of the page that a copy is of, by the copy's first word.
+/// The first edge of a copy's page, from the copy's first word.
 fn lo_of(word: u64) -> Option<u8> {
     (word >> RECORD_WORDS_AT & 127 != 0).then_some((word >> LO_AT & 31) as u8)
 }
@@ -106,7 +107,7 @@ fn lo_of(word: u64) -> Option<u8> {
 pub(super) struct Copied([Option<u8>; COPIES]);
 
 impl Copied {
-    /// Those in a node's copies.
+    /// Reads them from a node's copies.
     pub(super) fn of(copies: &[u64]) -> Self {
         let mut copied = Self::default();
         for (lo, copy) in copied.0.iter_mut().zip(copies.chunks_exact(COPY_WORDS)) {
@@ -115,8 +116,8 @@ impl Copied {
         copied
     }
 
-    /// Which copy becomes that of the page with this first edge: the one it has, a free one, or
-    /// another page's.
+    /// Returns the copy to use for the page with this first edge: its own, a free one, or another
+    /// page's.
     pub(super) fn assign(&mut self, lo: u8) -> usize {
         let at = [Some(lo), None].into_iter().find_map(|wanted| self.0.iter().position(|of| *of == wanted));
         let at = at.unwrap_or(usize::from(lo) * COPIES / EDGES);
@@ -194,7 +195,7 @@ mod tests {
         assert_eq!([3, 9, 12, 3].map(|lo| copied.assign(lo)), [0, 1, 2, 0]);
         let free = [1, 2, 4, 5, 6, 7, 8].map(|lo| copied.assign(lo));
         assert_eq!(free, [3, 4, 5, 6, 7, 8, 9]);
-        // No copy is free: another page's goes.
+        // No copy is free: another page's is overwritten.
         assert_eq!([16, 0, 16].map(|lo| copied.assign(lo)), [9, 0, 9]);
     }
 }

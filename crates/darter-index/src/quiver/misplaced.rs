@@ -1,5 +1,5 @@
-//! Records with the words of other records, and leaves in the places of others, as a sector that is
-//! written to another place leaves them.
+//! Records with the words of other records, and leaves in the places of others, as after a sector
+//! was written to the wrong place.
 
 use super::nibble::NibbleKey;
 use super::page::{PageRef, Shape};
@@ -17,8 +17,8 @@ type Mixed = (Pool<Sim>, Quiver<Sim>, Client<Sim>, Model, Vec<Vec<u8>>);
 
 const OPTIONS: fn() -> QuiverOptions = || QuiverOptions { folds: false, ..QuiverOptions::default() };
 
-/// An index with one page, in which each word is of some kind: those of records with a pair and of
-/// those without, unchanged, changed and removed. Returns what it holds, and all keys in order.
+/// An index with one page, in which words have all kinds: of records with and without a pair,
+/// unchanged, changed and removed. Returns its content, and all keys in order.
 fn mixed() -> Mixed {
     let (pool, quiver) = process::<Quiver<Sim>>(OPTIONS(), &[]);
     let mut client = pool.client().unwrap();
@@ -75,7 +75,7 @@ fn a_word_of_another_record_is_damage() {
             assert!(quiver.get(&mut client, key).await.is_err(), "{what}, remembered");
             let report = quiver.check(&mut client).await.unwrap();
             assert!(!report.violations.is_empty(), "{what}");
-            // A scan compares the hash of a pair that stands there only if it must.
+            // A scan checks the hash of an INLINE pair only if it must.
             let ends_sector = addr.offset() % 512 == 504;
             sector_ends += usize::from(ends_sector);
             for range in [ScanRange::all(), ScanRange::all().reversed()] {
@@ -92,7 +92,7 @@ fn a_word_of_another_record_is_damage() {
     });
 }
 
-/// Such a put took the other key's leaf out of use.
+/// Such a put retired the other key's leaf.
 #[test]
 fn a_put_onto_the_leaf_of_another_key_fails() {
     let (pool, quiver, mut client, model, keys) = mixed();
@@ -109,7 +109,7 @@ fn a_put_onto_the_leaf_of_another_key_fails() {
             if key == from || Word(word).leaf_object().is_none() {
                 continue;
             }
-            // No put can tell such words apart before it reads the leaf, and it does not.
+            // A put cannot distinguish such words without reading the leaf, which it does not do.
             if print(key) == print(from) {
                 twins += 1;
                 continue;
@@ -135,7 +135,7 @@ fn a_put_onto_the_leaf_of_another_key_fails() {
     });
 }
 
-/// Both are whole leaves, so neither checksum shows it.
+/// Both are complete leaves, so neither checksum shows it.
 #[test]
 fn a_leaf_in_the_place_of_another_is_damage() {
     let (_pool, quiver, mut client, _, keys) = mixed();

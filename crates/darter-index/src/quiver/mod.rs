@@ -1,5 +1,5 @@
 //! Quiver: pages of records under the nodes of a radix tree, for a client that remembers a few bits
-//! a key and then reads one record.
+//! per key and then reads one record.
 //!
 //! `docs/quiver.md` has the formats, the protocol, and the argument for it (L1 to L11), which the
 //! comments here refer to.
@@ -75,16 +75,17 @@ use std::sync::Arc;
 /// How a process uses an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuiverOptions {
-    /// Bytes this process may cache, at most: nodes, and pages with their maps. Default: 1 MiB.
+    /// Most bytes that this process may cache: nodes, and pages with their maps. Default: 1 MiB.
     pub cache_bytes: u64,
     /// Most records of a page of a new index, 2 to 64.
     pub page_records: u32,
-    /// Pairs that a page of a new index takes before it is rebuilt, 1 to 16.
+    /// Most pairs added to a page of a new index before it is rebuilt, 1 to 16.
     pub page_delta: u32,
-    /// Whether updates and reads rebuild pages now and then, so that most pairs stand in their pages.
+    /// Whether updates and reads rebuild pages now and then, so that most pairs are stored in their
+    /// pages.
     pub folds: bool,
-    /// Whether words that name leaves are remembered, in what room maps leave, so that a read gets the
-    /// leaf in the round trip that shows the word unchanged.
+    /// Whether to remember words that name leaves, in the room that maps leave, so that a read gets
+    /// the leaf in the round trip that shows that the word is unchanged.
     pub hot_words: bool,
 }
 
@@ -138,7 +139,8 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
         Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
     }
 
-    /// Makes an empty root; of several creators one wins each word, and the kind word comes last.
+    /// Makes an empty root; if several clients create it at once, one wins each word, and the kind
+    /// word comes last.
     async fn create(client: &mut Client<F>, options: QuiverOptions) -> Result<Self> {
         {
             let mut client = client.pin(OpKind::Maintain).await?;
@@ -238,10 +240,10 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
     }
 }
 
-/// Two keys that the words of a page's own records cannot tell apart in a pool with this secret.
+/// Two keys that the words of a page's records cannot distinguish in a pool with this secret.
 ///
 /// # Panics
-/// If there are none among a million.
+/// If a million keys contain no such pair.
 #[cfg(feature = "checker")]
 pub fn quiver_twins(secret: [u64; 4]) -> [Vec<u8>; 2] {
     word::twins(secret)

@@ -1,5 +1,5 @@
-//! Keys as sequences of nibbles: edges, shared prefixes, the identity of a prefix, and the bounds of
-//! what lies below an edge.
+//! Keys as sequences of nibbles: edges, shared prefixes, the identity of a prefix, and the bounds
+//! of the keys below an edge.
 //!
 //! The high nibble of byte *i* is at depth 2 *i*, the low one at 2 *i* + 1. A key can end at even
 //! depths only.
@@ -14,12 +14,12 @@ pub(super) const END: u8 = 0;
 /// The last edge, in key order.
 pub(super) const LAST: u8 = 16;
 
-/// Edges of a node, next to each other.
+/// Adjacent edges of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EdgeRange {
-    /// The first one.
+    /// The first edge.
     pub(super) lo: u8,
-    /// The last one.
+    /// The last edge.
     pub(super) hi: u8,
 }
 
@@ -32,12 +32,12 @@ impl EdgeRange {
         Self { lo: edge, hi: edge }
     }
 
-    /// Whether an edge is among them.
+    /// Whether the range contains an edge.
     pub(super) fn contains(self, edge: u8) -> bool {
         (self.lo..=self.hi).contains(&edge)
     }
 
-    /// Whether any edge is among both.
+    /// Whether the two ranges have an edge in common.
     pub(super) fn overlaps(self, other: Self) -> bool {
         self.lo <= other.hi && other.lo <= self.hi
     }
@@ -47,7 +47,7 @@ impl EdgeRange {
         Self { lo: self.lo, hi: self.hi.min(hi) }
     }
 
-    /// Bits that tell its edges apart.
+    /// Bits needed to distinguish its edges.
     pub(super) fn bits(self) -> u32 {
         u8::BITS - (self.hi - self.lo).leading_zeros()
     }
@@ -56,22 +56,23 @@ impl EdgeRange {
 const DEPTH_BITS: u32 = 18;
 const NIBBLE_BITS: u32 = 4;
 
-/// Returns the nibbles of a key.
+/// Returns the number of nibbles of a key.
 pub(super) fn nibbles(key: &[u8]) -> usize {
     key.len() * 2
 }
 
-/// Returns the nibble of a key at this depth, if it has so many.
+/// Returns the nibble of a key at this depth, if the key is long enough.
 pub(super) fn nibble(key: &[u8], depth: usize) -> Option<u8> {
     key.get(depth / 2).map(|byte| if depth.is_multiple_of(2) { byte >> 4 } else { byte & 15 })
 }
 
-/// Returns the edge that a key takes at a node of this depth, which must not exceed its nibbles.
+/// Returns the edge that a key takes at a node of this depth, which must not exceed its number of
+/// nibbles.
 pub(super) fn edge(key: &[u8], depth: usize) -> u8 {
     nibble(key, depth).map_or(END, |nibble| nibble + 1)
 }
 
-/// Returns how many nibbles two keys share at their beginning.
+/// Returns the number of nibbles that two keys share at their beginning.
 pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
     let bytes = common_prefix(a, b);
     let halves = (nibble(a, bytes * 2), nibble(b, bytes * 2));
@@ -86,7 +87,7 @@ pub(super) fn first_below(key: &[u8], depth: usize, edge: u8) -> Vec<u8> {
     match (half, edge) {
         (None, END) => {}
         (None, edge) => bound.push((edge - 1) << 4),
-        // Nothing ends in the middle of a byte: the least key is that of the first nibble.
+        // No key ends in the middle of a byte: the least key is that of the first nibble.
         (Some(half), edge) => bound.push(half | edge.saturating_sub(1)),
     }
     bound
@@ -97,7 +98,7 @@ pub(super) fn first_after(key: &[u8], depth: usize, edge: u8) -> Option<Vec<u8>>
     if edge < LAST {
         return Some(first_below(key, depth, edge + 1));
     }
-    // The next prefix of this length: the last nibble that is not 15 goes up by one.
+    // The next prefix of this length: the last nibble that is not 15 is incremented.
     let last = (0..depth).rev().find(|&at| nibble(key, at) != Some(15))?;
     Some(first_below(key, last, edge_after(key, last)))
 }
@@ -112,7 +113,7 @@ pub(super) struct NibbleKey<'k> {
 }
 
 impl<'k> NibbleKey<'k> {
-    /// A key of which nothing is hashed yet.
+    /// Creates a key without any hashes yet.
     pub(super) fn new(keys: HashKeys, bytes: &'k [u8]) -> Self {
         Self { hashed: HashedKey::new(keys, bytes) }
     }
@@ -131,7 +132,7 @@ impl<'k> NibbleKey<'k> {
     /// +----------------------------------+-----------+------------+
     /// ```
     ///
-    /// *Nibble* is the last one at odd depths, else 0.
+    /// *Nibble* is the last one at odd depths, otherwise 0.
     pub(super) fn identity(&mut self, depth: usize) -> u64 {
         let hash = self.hashed.identity(depth / 2);
         let half = if depth % 2 == 1 { nibble(self.bytes(), depth - 1).unwrap_or(0) } else { 0 };

@@ -21,7 +21,7 @@ pub(super) const NODE_WORDS: usize = SLOTS_END + COPIES * COPY_WORDS;
 pub(super) const NODE_BYTES: u64 = NODE_WORDS as u64 * 8;
 /// Most nibbles that an edge skips.
 pub(super) const SKIP_MAX: usize = (1 << 11) - 1;
-/// Where the guard is.
+/// The position of the guard.
 pub(super) const GUARD_AT: usize = 1;
 
 const KIND_AT: u32 = 61;
@@ -34,18 +34,18 @@ const CLASS_AT: u32 = 44;
 const ADDR_BITS: u32 = 44;
 const BORN_AT: u32 = 23;
 const INVALID: u64 = 7;
-/// Where PAGE and NODE have their checks, of 4 bits.
+/// The position of the 4-bit checks of PAGE and NODE.
 const PAGE_CHECK_AT: u32 = 51;
 const NODE_CHECK_AT: u32 = 56;
-/// Where the guard has its check: 5 bits, and 5 more.
+/// The positions of the guard's check: 5 bits each.
 const GUARD_CHECK_AT: [u32; 2] = [18, 56];
 
-/// What a slot says.
+/// The meaning of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     /// The slot below it is responsible for its edge.
     Empty,
-    /// No key up to and with this edge.
+    /// No key up to and including this edge.
     None {
         /// The last edge it is responsible for.
         hi: u8,
@@ -56,22 +56,23 @@ pub(super) enum Content {
         hi: u8,
         /// Its size class.
         class: u8,
-        /// Where it is.
+        /// The page's address.
         addr: GlobalAddr,
     },
     /// A child node under this edge alone.
     Node {
         /// Nibbles that the edge skips.
         skip: usize,
-        /// Where it is.
+        /// The child's address.
         addr: GlobalAddr,
     },
-    /// None of these: damage.
+    /// None of these kinds: damage.
     Invalid,
 }
 
-/// What a slot says, as a word. The word in the pool has bits that depend on the node and on the slot's
-/// place ([`Slot::stored`]), so that zeros, another slot's word, or a word with a flipped bit are damage.
+/// The meaning of a slot as a word. The word in the pool also has bits that depend on the node and
+/// on the slot's place ([`Slot::stored`]), so zeros, another slot's word, or a word with a flipped
+/// bit count as damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(pub(super) u64);
 
@@ -79,23 +80,23 @@ impl Slot {
     /// The slot below it is responsible for its edge.
     pub(super) const EMPTY: Self = Self(0);
 
-    /// No key up to and with edge `hi`.
+    /// No key up to and including edge `hi`.
     pub(super) fn none(hi: u8) -> Self {
         Self(NONE << KIND_AT | u64::from(hi) << HI_AT)
     }
 
-    /// A page for the edges up to and with `hi`.
+    /// A page for the edges up to and including `hi`.
     pub(super) fn page(hi: u8, class: u8, addr: GlobalAddr) -> Self {
         let upper = PAGE << KIND_AT | u64::from(hi) << HI_AT | u64::from(class) << CLASS_AT;
         Self(upper | addr.bits() >> 4)
     }
 
-    /// A page that was made.
+    /// The slot for a new page.
     pub(super) fn of(PageHint { page, shape, .. }: &PageHint) -> Self {
         Self::page(shape.edges.hi, page.class, page.addr)
     }
 
-    /// A child node that `skip` nibbles, at most [`SKIP_MAX`], lie before.
+    /// A child node after `skip` skipped nibbles, at most [`SKIP_MAX`].
     pub(super) fn node(skip: usize, addr: GlobalAddr) -> Self {
         Self(NODE << KIND_AT | (skip as u64) << CLASS_AT | addr.bits() >> 4)
     }
@@ -105,7 +106,7 @@ impl Slot {
         Self::node(0, root).stored(0, 0)
     }
 
-    /// The slot that a root word is.
+    /// The root word read as a slot.
     pub(super) fn from_root_word(word: u64) -> Self {
         Self::loaded(word, 0, 0)
     }
@@ -129,7 +130,8 @@ impl Slot {
         stored | self.0 & SEAL
     }
 
-    /// The slot that a word in the pool is; one of no known kind if the word is none of this place.
+    /// Decodes a word in the pool; the slot is [`Content::Invalid`] if the word does not belong in
+    /// this place.
     pub(super) fn loaded(word: u64, identity: u64, edge: u8) -> Self {
         let (raw, seal) = (word & !SEAL, word & SEAL);
         let plain = Self(match raw >> KIND_AT {
@@ -146,13 +148,13 @@ impl Slot {
         }
     }
 
-    /// The same without the seal.
+    /// The slot without the seal.
     #[must_use]
     pub(super) const fn unsealed(self) -> Self {
         Self(self.0 & !SEAL)
     }
 
-    /// What it says, sealed or not.
+    /// The slot's meaning, sealed or not.
     pub(super) fn content(self) -> Content {
         let addr = GlobalAddr::from_bits((self.0 & ((1 << ADDR_BITS) - 1)) << 4);
         let hi = (self.0 >> HI_AT & 31) as u8;
@@ -166,7 +168,7 @@ impl Slot {
     }
 }
 
-/// A node on the way.
+/// A node on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NodeAt {
     pub(super) addr: GlobalAddr,
@@ -180,7 +182,7 @@ impl From<NodeHint> for NodeAt {
     }
 }
 
-/// The guard of the node at an address. It has a checksum of all this.
+/// The guard of the node at an address, with a checksum of the arguments.
 pub(super) fn guard(addr: GlobalAddr, identity: u64, born: u32, depth: usize) -> u64 {
     let all = [addr.bits(), identity, u64::from(born) << 32 | depth as u64];
     let check = u64::from(checksum::crc32c(&all));
@@ -195,7 +197,7 @@ pub(super) fn guard(addr: GlobalAddr, identity: u64, born: u32, depth: usize) ->
 pub(super) fn verify_head(at: NodeAt, words: &[u64]) -> Result<()> {
     let (identity, found) = (words[0], words[GUARD_AT] & !SEAL);
     if found != guard(at.addr, identity, born(found), at.depth) || identity_depth(identity) != at.depth {
-        return Err(IndexError::corrupt(at.addr, "node without a node's head"));
+        return Err(IndexError::corrupt(at.addr, "not a node: invalid head"));
     }
     Ok(())
 }
@@ -207,17 +209,17 @@ pub(super) fn verify_head(at: NodeAt, words: &[u64]) -> Result<()> {
 pub(super) fn verify(at: NodeAt, words: &[u64]) -> Result<()> {
     verify_head(at, words)?;
     if slots(words).iter().any(|slot| slot.content() == Content::Invalid) {
-        return Err(IndexError::corrupt(at.addr, "slot of no known kind"));
+        return Err(IndexError::corrupt(at.addr, "slot of unknown kind"));
     }
     Ok(())
 }
 
-/// The life that a node's guard belongs to.
+/// The life of a node, from its guard.
 pub(super) fn born(guard: u64) -> u32 {
     (guard >> BORN_AT) as u32
 }
 
-/// Whether a word is the guard of a node that lives: unsealed, and of this life.
+/// Whether a word is the guard of a live node: unsealed, and of this life.
 pub(super) fn proves(word: u64, born: u32) -> bool {
     word >> KIND_AT == GUARD && word & SEAL == 0 && self::born(word) == born
 }
@@ -245,7 +247,7 @@ pub(super) fn image(
     words
 }
 
-/// Where a map's copy is.
+/// The address of a copy of a map.
 pub(super) fn copy_addr(node: GlobalAddr, at: usize) -> GlobalAddr {
     node.plus((SLOTS_END + at * COPY_WORDS) as u64 * 8)
 }
@@ -255,7 +257,7 @@ pub(super) fn copies(words: &[u64]) -> &[u64] {
     words.get(SLOTS_END..).unwrap_or_default()
 }
 
-/// Where a slot is.
+/// The address of a slot.
 pub(super) fn slot_addr(node: GlobalAddr, edge: u8) -> GlobalAddr {
     node.plus((HEAD_WORDS as u64 + u64::from(edge)) * 8)
 }
@@ -297,9 +299,9 @@ pub(super) fn edges_of(slots: &[Slot; EDGES], lo: u8) -> EdgeRange {
 
 /// Returns the first edge that no slot is responsible for.
 ///
-/// There is none at any moment, since the parts of a page are linked from the last to the first. A READ
-/// of several words can show one: it read the slot of a part before the part was linked, and the slot
-/// below it afterwards. Then the next READ finds the part's slot taken.
+/// There is no gap at any single moment, since the parts of a page are linked from the last to the
+/// first. A READ of several words can show one if it reads the slot of a part before the part is
+/// linked, and the slot below it afterwards. Then the next READ finds the part's slot in use.
 pub(super) fn gap(slots: &[Slot; EDGES]) -> Option<u8> {
     let mut next = END;
     for (slot, edge) in slots.iter().zip(END..) {
@@ -311,7 +313,7 @@ pub(super) fn gap(slots: &[Slot; EDGES]) -> Option<u8> {
         if edge > next {
             return Some(next);
         }
-        // Parts that are linked begin before their page's last edge.
+        // Linked parts begin before their page's last edge.
         next = next.max(hi + 1);
     }
     (next <= LAST).then_some(next)
@@ -338,17 +340,17 @@ pub(super) fn pages(slots: &[Slot; EDGES]) -> impl Iterator<Item = (u8, PageRef)
     })
 }
 
-/// How many slots point to something.
+/// The number of slots that point to something.
 pub(super) fn live(slots: &[Slot; EDGES]) -> usize {
     pages(slots).count() + children(slots).count()
 }
 
-/// The error of a node whose slots leave a gap.
+/// The error for a node whose slots leave a gap.
 pub(super) fn without_slot(addr: GlobalAddr) -> IndexError {
     IndexError::corrupt(addr, "edges that no slot is responsible for")
 }
 
-/// The error of a node that is deeper than any key.
+/// The error for a node that is deeper than any key.
 pub(super) fn too_deep(addr: GlobalAddr) -> IndexError {
     IndexError::corrupt(addr, "node deeper than any key")
 }
@@ -416,7 +418,7 @@ mod tests {
         assert!(proves(word, u32::MAX) && !proves(word, 0) && !proves(word | SEAL, u32::MAX));
     }
 
-    /// Zeros, a word of another place, and every flipped bit but the seal.
+    /// Zeros, a word of another place, and any flipped bit except the seal.
     #[test]
     fn damaged_slots_are_of_no_known_kind() {
         let addr = GlobalAddr::new(1, 4096);

@@ -1,4 +1,4 @@
-//! An operation under way, and the steps that several operations share.
+//! An operation in progress, and the steps that several operations share.
 
 use super::descent::{Descent, End, NodeAt, Purpose};
 use super::nibble::identity_of;
@@ -27,7 +27,7 @@ impl<'a, F: Fabric> Operation<'a, F> {
         Ok(Self { shared, client: client.pin(kind).await? })
     }
 
-    /// A descent for a writer, from what the process remembers.
+    /// A descent for a writer that begins at what the process remembers.
     pub(super) fn descent<'k>(&self, key: &'k [u8]) -> Descent<'k> {
         Descent::new(self.shared, key, Purpose::Write, self.client.epoch())
     }
@@ -50,14 +50,15 @@ impl<'a, F: Fabric> Operation<'a, F> {
     /// All words of a node that was linked at some moment of the operation.
     ///
     /// # Errors
-    /// Those of the fabric, and [`IndexError::Corrupt`] if it is damaged, or its slots leave a gap.
+    /// Those of the fabric, and [`IndexError::Corrupt`] if the node is damaged, or its slots leave
+    /// a gap.
     pub(super) async fn read_node(&mut self, node: NodeAt) -> Result<Vec<u64>> {
         let (words, gap) = self.read_settled(node).await?;
         node::verify(node, &words)?;
         if gap.is_some() { Err(node::without_slot(node.addr)) } else { Ok(words) }
     }
 
-    /// The same, with the gap of a damaged node. A READ that was torn is repeated.
+    /// As [`Self::read_node`], but also returns the gap of a damaged node. A torn READ is repeated.
     pub(super) async fn read_settled(&mut self, node: NodeAt) -> Result<(Vec<u64>, Option<u8>)> {
         let mut before = None;
         loop {
@@ -70,40 +71,40 @@ impl<'a, F: Fabric> Operation<'a, F> {
         }
     }
 
-    /// All words of a page, and what it is made of.
+    /// All words of a page, and its shape.
     pub(super) async fn read_page(&mut self, page: PageRef) -> Result<(Shape, Vec<u64>)> {
         page.parse(self.client.read(page.addr, page.words()).await?)
     }
 
-    /// Seals all words of a node, as far as they are not, and brings `words` up to date.
+    /// Seals all words of a node that are not sealed yet, and updates `words`.
     pub(super) async fn seal_node(&mut self, node: NodeAt, words: &mut [u64]) -> Result<()> {
         let first = node.addr.plus(node::GUARD_AT as u64 * 8);
         seal_all(&mut self.client, first, &mut words[node::GUARD_AT..node::SLOTS_END], |_, _| true).await
     }
 
-    /// The root node by the root word, and its words.
+    /// Reads the root word and the root node.
     pub(super) async fn read_root(&mut self) -> Result<(NodeAt, ParentSlot, Vec<u64>)> {
         let [word] = self.client.read_words(self.shared.words.root).await?;
         let parent = ParentSlot::root(self.shared, word);
         let node = parent.root_node()?;
         let words = self.read_node(node).await?;
         if words[0] != identity_of(self.shared.keys, &[], 0) {
-            return Err(IndexError::corrupt(node.addr, "root node with another identity"));
+            return Err(IndexError::corrupt(node.addr, "root node's identity does not match"));
         }
         Ok((node, parent, words))
     }
 
-    /// Hands over an object that this operation has unlinked.
+    /// Retires an object that this operation has unlinked.
     pub(super) fn retire(&mut self, addr: GlobalAddr, bytes: u64, kind: AllocKind) {
         self.client.retire(addr, bytes, kind);
     }
 
-    /// Hands over a leaf that this operation has unlinked.
+    /// Retires a leaf that this operation has unlinked.
     pub(super) fn retire_leaf(&mut self, (addr, class): (GlobalAddr, u8)) {
         self.retire(addr, class_bytes(class), AllocKind::Leaf);
     }
 
-    /// Hands over the leaf of a word that this operation has replaced, if it had one.
+    /// Retires the leaf of a word that this operation has replaced, if it had one.
     pub(super) fn retire_leaf_of(&mut self, word: Word) {
         if let Some((addr, class, _)) = word.leaf_object() {
             self.retire_leaf((addr, class));

@@ -1,4 +1,4 @@
-//! What a descent is for, and how it ends.
+//! The purpose of a descent, and its result.
 
 use super::node::NodeAt;
 use super::page::Head;
@@ -10,27 +10,27 @@ use smallvec::SmallVec;
 /// Words of a leaf's image.
 pub(super) type Image = SmallVec<[u64; 12]>;
 
-/// What a key's place says.
+/// The content of a key's place.
 #[derive(Clone, Debug)]
 pub(super) enum Lookup {
-    /// The key is static, with its value if it has one.
+    /// The key is static; it may have a value.
     Record {
         addr: GlobalAddr,
         word: Word,
-        /// Whether the record's key stands in it.
+        /// Whether the key is stored in its record.
         is_inline: bool,
-        /// None at a TOMB, and at a LEAF that is to be overwritten.
+        /// `None` at a TOMB, and at a LEAF that will be overwritten.
         value: Option<Image>,
     },
     /// The key is in the delta.
     Delta { addr: GlobalAddr, word: Word, value: Image },
-    /// The key is absent. An insert goes to this delta slot; none is left if there is none.
+    /// The key is absent. An insert goes to this delta slot; if it is `None`, the delta is full.
     Absent { vacancy: Option<(GlobalAddr, Word)> },
 }
 
 impl Lookup {
-    /// That of an absent key: a new one goes to the delta slot that the key has left, else to the
-    /// first that was never taken.
+    /// The place of an absent key: a new pair goes to the delta slot that the key has left,
+    /// otherwise to the first slot that was never used.
     pub(super) fn absent(head: &Head, print: Print) -> Self {
         let is_own = |(at, word): (usize, &Word)| word.is_erased_by(head.delta_addr(at), print);
         let own = head.delta.iter().enumerate().position(is_own);
@@ -48,7 +48,7 @@ impl Lookup {
     }
 }
 
-/// Where a key's page was found.
+/// The page of a key as found.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) head: Head,
@@ -64,25 +64,25 @@ pub(super) enum End {
     Vacant { parent: ParentSlot },
     /// The key leaves the path in the compressed nibbles before a child node.
     Diverged { parent: ParentSlot, child: NodeAt },
-    /// For writers: a node on the way is being replaced.
+    /// For writers: a node on the path is being replaced.
     Sealed { node: NodeAt },
     /// A page.
     Page(Box<Found>),
-    /// For readers who know the page's map: a record's leaf, or that there is none.
+    /// For readers that know the page's map: a record's leaf, or `None` if there is none.
     Value(Option<Image>),
-    /// For readers who know the page's map: the record that this READ has brought, of the page there.
+    /// For readers that know the page's map: the record in this READ, of the page at this address.
     Standing(ReadId, GlobalAddr),
-    /// For readers who remember the word that names it: the leaf that this READ has brought.
+    /// For readers that remember the word that names it: the leaf in this READ.
     Hot(ReadId),
 }
 
-/// What the descent is for.
+/// The purpose of a descent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// To return a value.
     Read,
     /// To change the place found.
     Write,
-    /// To put a value there whatever it was: a record's leaf need not be read.
+    /// To put a value regardless of the current one: a record's leaf need not be read.
     Overwrite,
 }

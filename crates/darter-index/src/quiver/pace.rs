@@ -1,16 +1,16 @@
-//! When a process looks at a page whose pairs may have moved out of it.
+//! Decides when a process checks a page whose pairs may have moved out of it.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// Most times that a look becomes rarer.
+/// Largest factor by which checks become rarer.
 const RARER_MAX: i32 = 64;
 
-/// When to look at a page after events of one kind. Threads may lose each other's notes.
+/// When to check a page after events of one kind. Concurrent updates by threads may be lost.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Events since the last look.
+    /// Events since the last check.
     since: AtomicI32,
-    /// Events from one look to the next.
+    /// Events between two checks.
     every: AtomicI32,
     least: i32,
 }
@@ -20,7 +20,7 @@ impl Pace {
         Self { since: AtomicI32::new(0), every: AtomicI32::new(every), least }
     }
 
-    /// Counts an event. Returns whether a page is to be looked at.
+    /// Counts an event. Returns whether a check of a page is due.
     pub(super) fn is_due(&self) -> bool {
         let since = self.since.load(Ordering::Relaxed) + 1;
         let is_due = since >= self.every.load(Ordering::Relaxed);
@@ -28,13 +28,13 @@ impl Pace {
         is_due
     }
 
-    /// Puts the next look off by as many events as the least from one look to the next.
+    /// Postpones the next check by `least` events, the shortest interval between checks.
     pub(super) fn put_off(&self) {
         let since = self.since.load(Ordering::Relaxed) - self.least;
         self.since.store(since.max(-self.least * RARER_MAX), Ordering::Relaxed);
     }
 
-    /// Learns whether a look has paid.
+    /// Notes whether a check has paid off, and adapts the interval.
     pub(super) fn note(&self, has_paid: bool) {
         let every = self.every.load(Ordering::Relaxed);
         let every = if has_paid { every / 2 } else { every + every / 8 + 1 };
@@ -42,17 +42,17 @@ impl Pace {
     }
 }
 
-/// When to look at a page.
+/// When to check a page.
 #[derive(Debug)]
 pub(super) struct Folding {
-    /// After so many changed records.
+    /// Counts changed records.
     pub(super) changes: Pace,
-    /// After so many round trips of reads for leaves.
+    /// Counts the round trips that reads take for leaves.
     pub(super) trips: Pace,
 }
 
 impl Folding {
-    /// For pages of at most so many records.
+    /// For pages of at most `records` records.
     pub(super) fn new(records: usize) -> Self {
         let records = i32::try_from(records).unwrap_or(i32::MAX);
         let (changes, trips) = ((records / 8).max(1), (records / 16).max(1));

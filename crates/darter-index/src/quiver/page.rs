@@ -1,5 +1,5 @@
-//! Pages: records in key order, a map to them, and the delta of what came since
-//! (`docs/quiver.md`, "Page").
+//! Pages: records in key order, a map to them, and a delta for later changes (`docs/quiver.md`,
+//! "Page").
 
 use super::map;
 use super::nibble::{EdgeRange, LAST, common, edge};
@@ -15,19 +15,19 @@ use std::ops::DerefMut;
 
 /// Words before the delta: guard, identity, shape, and the count of removals with the checksum.
 pub(super) const FIXED_WORDS: usize = 4;
-/// Words of a map that come with the head in one READ; a longer one costs another.
+/// Words of a map that are read with the head in one READ; a longer map costs another READ.
 const MAP_WORDS_FORESEEN: usize = 8;
 /// Most records of a page.
 pub(super) const RECORDS_MAX: usize = 64;
 /// Most delta slots of a page.
 pub(super) const DELTA_MAX: usize = 16;
-/// Records of the smallest page that is replaced because most of it is dead.
+/// Fewest records of a page that is replaced because most of them are dead.
 const THIN_RECORDS_MIN: usize = 8;
-/// Where the identity of the node stands.
+/// The word with the node's identity.
 pub(super) const IDENTITY_AT: usize = 1;
-/// Where removals are counted: above the checksum of guard, identity, shape and map.
+/// The word that counts removals, above the checksum of guard, identity, shape and map.
 pub(super) const REMOVALS_AT: usize = 3;
-/// What FAA adds to count a removal.
+/// The value that FAA adds to count a removal.
 pub(super) const REMOVAL: u64 = 1 << 32;
 
 const KIND_AT: u32 = 61;
@@ -44,27 +44,27 @@ const BASE_AT: u32 = 33;
 /// A page, by the slot that points to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageRef {
-    /// Where it is.
+    /// The page's address.
     pub(super) addr: GlobalAddr,
-    /// Its size class.
+    /// The page's size class.
     pub(super) class: u8,
 }
 
 impl PageRef {
-    /// Its bytes.
+    /// Size in bytes.
     pub(super) fn bytes(self) -> u64 {
         class_bytes(self.class)
     }
 
-    /// Its words, those beyond the last record included.
+    /// Size in words, including those after the last record.
     pub(super) fn words(self) -> usize {
         (self.bytes() / 8) as usize
     }
 
-    /// What it is made of, verified by all words of its head.
+    /// The page's shape, after verification of all words of the head.
     ///
     /// # Errors
-    /// As [`Shape::of`], and if its head is damaged.
+    /// As [`Shape::of`], and if the head is damaged.
     pub(super) fn verified(self, words: &[u64]) -> Result<Shape> {
         let shape = Shape::of(self, words)?;
         if words.len() < shape.head_words() {
@@ -78,7 +78,7 @@ impl PageRef {
         Ok(shape)
     }
 
-    /// Verifies the words of the delta, each by itself.
+    /// Verifies each word of the delta by itself.
     ///
     /// # Errors
     /// [`IndexError::Corrupt`].
@@ -90,10 +90,10 @@ impl PageRef {
         {
             return Ok(());
         }
-        Err(IndexError::corrupt(self.addr, "delta slot of no known kind"))
+        Err(IndexError::corrupt(self.addr, "delta slot of unknown kind"))
     }
 
-    /// What it is made of, and the words of that, of all that were read.
+    /// The page's shape, and those of the words read that belong to the page.
     ///
     /// # Errors
     /// As [`PageRef::verified`].
@@ -103,26 +103,26 @@ impl PageRef {
         Ok((shape, words))
     }
 
-    /// Words of it that hold the head, most likely.
+    /// Words that most likely hold the whole head.
     pub(super) fn head_words(self, delta: usize) -> usize {
         (FIXED_WORDS + delta + MAP_WORDS_FORESEEN).min(self.words())
     }
 }
 
-/// What a page is made of.
+/// The layout of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Its life.
+    /// The page's life.
     pub(super) born: u32,
-    /// Delta slots.
+    /// Number of delta slots.
     pub(super) delta: usize,
-    /// Records.
+    /// Number of records.
     pub(super) records: usize,
     /// Words of a record.
     pub(super) record_words: usize,
     /// Words of the map.
     pub(super) map_words: usize,
-    /// The edges that it is responsible for.
+    /// The edges that the page is responsible for.
     pub(super) edges: EdgeRange,
     /// Nibbles of the prefix of the node that it was made for.
     pub(super) depth: usize,
@@ -133,7 +133,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// The shape that a page's first words state.
+    /// The shape given by a page's first words.
     ///
     /// # Errors
     /// As [`Shape::parse`].
@@ -144,10 +144,11 @@ impl Shape {
         }
     }
 
-    /// The shape that guard and shape word state.
+    /// The shape given by the guard and the shape word.
     ///
     /// # Errors
-    /// [`IndexError::Corrupt`] if they are no page's, or one's that does not fit its size class.
+    /// [`IndexError::Corrupt`] if the words are not those of a page, or if the page does not fit
+    /// its size class.
     pub(super) fn parse(page: PageRef, guard: u64, shape: u64) -> Result<Self> {
         let parsed = Self {
             born: born(guard),
@@ -167,7 +168,7 @@ impl Shape {
             && (parsed.record_words > 0 || parsed.records == 0)
             && parsed.words() as u64 * 8 <= page.bytes();
         if guard >> KIND_AT != GUARD || !fits {
-            return Err(IndexError::corrupt(page.addr, "page without a page's head"));
+            return Err(IndexError::corrupt(page.addr, "not a page: invalid head"));
         }
         Ok(parsed)
     }
@@ -191,18 +192,18 @@ impl Shape {
             | u64::from(self.edges.lo)
     }
 
-    /// The checksum of what never changes of a page's head, and of where the page is.
+    /// The checksum of the page's address and of the constant parts of its head.
     pub(super) fn checksum(&self, page: GlobalAddr, identity: u64, map: &[u64]) -> u32 {
         let head = [page.bits(), self.guard(), identity, self.word()];
         checksum::append(checksum::crc32c(&head), map)
     }
 
-    /// Whether a key, of which another one with the page's prefix is `own`, may be in the page.
+    /// Whether a key may be in the page; `own` is another key with the page's prefix.
     pub(super) fn may_have(&self, key: &[u8], own: &[u8]) -> bool {
         common(key, own) >= self.depth && self.edges.contains(edge(key, self.depth))
     }
 
-    /// Whether a key may stand in this record, of a page that has this map.
+    /// Whether a key may be stored in this record of a page with this map.
     pub(super) fn may_stand_at(&self, rank: usize, map: &[u64], key: &[u8], own: &[u8]) -> bool {
         self.may_have(key, own) && self.rank(map, key) == Some(rank)
     }
@@ -217,7 +218,7 @@ impl Shape {
         self.head_words() + self.records * self.record_words
     }
 
-    /// Where a record begins, in words.
+    /// The word at which a record begins.
     pub(super) fn record_at(&self, rank: usize) -> usize {
         self.head_words() + rank * self.record_words
     }
@@ -232,19 +233,18 @@ impl Shape {
         words[FIXED_WORDS..FIXED_WORDS + self.delta].iter().map(|&word| Word(word))
     }
 
-    /// The rank at which a key is if it is static, none in a page without records.
+    /// The rank of a key if it is static; `None` if the page has no records.
     pub(super) fn rank(&self, map: &[u64], key: &[u8]) -> Option<usize> {
         let rank = map::rank(self.base, self.width, map, self.records, key);
         (rank < self.records).then_some(rank)
     }
 
-    /// What the words of the page at an address have of a key, besides its leaf.
+    /// The print of a key in the LEAF words of the page at an address.
     pub(super) fn leaf_print(&self, page: GlobalAddr, key: &[u8], print: Print) -> LeafPrint {
         print.of_leaf(page, self.edges, edge(key, self.depth))
     }
 
-    /// The edge of the pair of a word: that of the key which stands in the record, else what a LEAF
-    /// says.
+    /// The edge of a word's pair: that of the key stored in the record, or else the one in a LEAF.
     pub(super) fn edge_of(&self, word: Word, own: Option<&[u8]>) -> u8 {
         own.map_or_else(|| word.leaf_edge(self.edges), |key| edge(key, self.depth))
     }
@@ -254,7 +254,8 @@ impl Shape {
         (0..words.len()).any(|at| self.is_sealable(at) && words[at] & SEAL != 0)
     }
 
-    /// Whether a position holds a word that changes by CAS: guard, delta slot, or a record's first.
+    /// Whether a position holds a word that changes by CAS: the guard, a delta slot, or a record's
+    /// first word.
     pub(super) fn is_sealable(&self, at: usize) -> bool {
         let first = self.head_words();
         at == 0
@@ -263,7 +264,7 @@ impl Shape {
     }
 }
 
-/// Where a slot of the delta of a page is.
+/// The address of a slot of a page's delta.
 fn delta_addr(page: GlobalAddr, at: usize) -> GlobalAddr {
     page.plus((FIXED_WORDS + at) as u64 * 8)
 }
@@ -273,12 +274,12 @@ pub(super) fn born(guard: u64) -> u32 {
     (guard >> BORN_AT) as u32
 }
 
-/// Whether a word is the guard of a page that lives: unsealed, and of this life.
+/// Whether a word is the guard of a live page: unsealed, and of this life.
 pub(super) fn proves(word: u64, born: u32) -> bool {
     word >> KIND_AT == GUARD && word & SEAL == 0 && self::born(word) == born
 }
 
-/// A page's head, as a READ has brought it.
+/// A page's head as read.
 #[derive(Clone, Debug)]
 pub(super) struct Head {
     pub(super) page: PageRef,
@@ -286,14 +287,14 @@ pub(super) struct Head {
     /// Whether the guard is sealed.
     pub(super) is_sealed: bool,
     pub(super) identity: u64,
-    /// Records removed less records put again, about.
+    /// Records removed less records put again, approximately.
     pub(super) removals: i32,
     pub(super) delta: SmallVec<[Word; DELTA_MAX]>,
     pub(super) map: SmallVec<[u64; MAP_WORDS_FORESEEN]>,
 }
 
 impl Head {
-    /// Parses a head; `Ok(Err(words))` if so many words are needed instead.
+    /// Parses a head. Returns `Ok(Err(words))` if the head has `words` words, more than were read.
     ///
     /// # Errors
     /// [`IndexError::Corrupt`].
@@ -318,40 +319,40 @@ impl Head {
         }))
     }
 
-    /// Where a delta slot is.
+    /// The address of a delta slot.
     pub(super) fn delta_addr(&self, at: usize) -> GlobalAddr {
         delta_addr(self.page.addr, at)
     }
 
-    /// Where a record is.
+    /// The address of a record.
     pub(super) fn record_addr(&self, rank: usize) -> GlobalAddr {
         self.page.addr.plus(self.shape.record_at(rank) as u64 * 8)
     }
 
-    /// Where removals are counted.
+    /// The address of the count of removals.
     pub(super) fn removals_addr(&self) -> GlobalAddr {
         self.page.addr.plus(REMOVALS_AT as u64 * 8)
     }
 
-    /// How many keys there are, about.
+    /// The approximate number of live keys.
     pub(super) fn live_about(&self) -> u64 {
         let in_delta = self.delta.iter().filter(|word| word.leaf_object().is_some()).count();
-        // A count that went below zero says that nothing is gone.
+        // A count below zero means that no record is gone.
         let removals = self.removals.max(0) as usize;
         (self.shape.records.saturating_sub(removals) + in_delta) as u64
     }
 
-    /// Whether so many live keys are so few that the page should be replaced: none, or few of many
-    /// records.
+    /// Whether a page with `live` live keys should be replaced: it has none, or few for its number
+    /// of records.
     pub(super) fn is_thin(&self, live: u64) -> bool {
         live == 0 || self.shape.records >= THIN_RECORDS_MIN && live * 4 <= self.shape.records as u64
     }
 }
 
-/// The pair that stands in a record, whatever its word says now; none if it never stood there.
+/// The pair stored in a record, regardless of the record's word; `None` if there never was one.
 ///
 /// # Errors
-/// [`IndexError::Corrupt`] if it is damaged.
+/// [`IndexError::Corrupt`] if the pair is damaged.
 pub(super) fn standing_whole(page: GlobalAddr, record: &[u64]) -> Result<Option<Leaf<'_>>> {
     match record.get(1..).filter(|body| body.first().is_some_and(|&header| header != 0)) {
         Some(body) => leaf::parse_bound(page, body).map(Some),
@@ -359,8 +360,8 @@ pub(super) fn standing_whole(page: GlobalAddr, record: &[u64]) -> Result<Option<
     }
 }
 
-/// Verifies the word of a record at an address, in which the pair of a key stands, or none: no CAS can
-/// have put the word of another record there.
+/// Verifies the word of the record at an address; `own` is the print of the key stored there, if
+/// any. No CAS can have put another record's word there.
 ///
 /// # Errors
 /// [`IndexError::Corrupt`].
@@ -374,10 +375,10 @@ pub(super) fn verify_word(addr: GlobalAddr, word: Word, born: u32, own: Option<P
     if fits {
         return Ok(());
     }
-    Err(IndexError::corrupt(addr, "record with the word of another one"))
+    Err(IndexError::corrupt(addr, "record has another record's word"))
 }
 
-/// The image of the pair that stands in a record of a page, as that of a leaf.
+/// The image of the pair stored in a record of a page, in the form of a leaf's image.
 pub(super) fn image_in<'w, I: From<&'w [u64]> + DerefMut<Target = [u64]>>(
     page: GlobalAddr,
     record: &'w [u64],
@@ -387,7 +388,7 @@ pub(super) fn image_in<'w, I: From<&'w [u64]> + DerefMut<Target = [u64]>>(
     image
 }
 
-/// The same, not verified: its key may only be compared with a known key.
+/// As [`standing_whole`], but unverified: the key may only be compared with a known key.
 pub(super) fn standing(addr: GlobalAddr, record: &[u64]) -> Option<Leaf<'_>> {
     let body = record.get(1..).filter(|body| body.first().is_some_and(|&header| header != 0))?;
     leaf::parse_again(addr, body).ok()

@@ -1,6 +1,6 @@
 //! The pairs that a new page is made of, and the page's words.
 //!
-//! Which pairs stand in a page and which go by leaves is computed from the pairs alone, so that all
+//! Whether a pair is stored in the page or in a leaf is computed from the pairs alone, so that all
 //! helpers of a rebuild make the same page.
 
 use super::hint::PageHint;
@@ -20,17 +20,17 @@ use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::size_class::class_of;
 use darter_pool::{AllocKind, Client};
 
-/// Most words of a leaf's image that stands in a page.
+/// Most words of a leaf's image that is stored in a page.
 pub(super) const INLINE_WORDS_MAX: usize = 32;
 
-/// A key with its value, to be put in a page.
+/// A key with its value, for a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     /// The key.
     pub(super) key: Vec<u8>,
-    /// The leaf's image; none if the pair has a leaf that is too large to stand in a page.
+    /// The leaf's image; `None` if the pair has a leaf that is too large to be stored in a page.
     pub(super) image: Option<Vec<u64>>,
-    /// The leaf it has already.
+    /// The leaf that the pair already has.
     pub(super) leaf: Option<(GlobalAddr, u8)>,
 }
 
@@ -46,8 +46,8 @@ impl Pair {
     }
 }
 
-/// Words of a record in a page of these pairs: its slot, and room for the pairs up to twice the
-/// middle size. Larger pairs would waste more room than their leaves cost.
+/// Words of a record in a page of these pairs: the slot, and room for pairs of up to twice the
+/// median size. Larger pairs would waste more room than their leaves cost.
 pub(super) fn record_words(pairs: &[Pair]) -> usize {
     let mut sizes: Vec<usize> = pairs.iter().filter_map(Pair::inline_words).collect();
     sizes.sort_unstable();
@@ -55,20 +55,20 @@ pub(super) fn record_words(pairs: &[Pair]) -> usize {
     1 + sizes.into_iter().rev().find(|&words| words <= bound).unwrap_or(0)
 }
 
-/// Where a new page belongs.
+/// The place of a new page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     /// The identity of the node.
     pub(super) identity: u64,
     /// Nibbles of its prefix.
     pub(super) depth: usize,
-    /// The edges that it will be responsible for.
+    /// The edges that the page will be responsible for.
     pub(super) edges: EdgeRange,
-    /// The memory node that it should be on.
+    /// The memory node that the page should be on.
     pub(super) home: u8,
 }
 
-/// Makes pages, nodes and leaves that nobody can see yet.
+/// Makes pages, nodes and leaves that other clients cannot see yet.
 pub(super) struct Maker {
     pub(super) keys: HashKeys,
     /// Delta slots of a page.
@@ -76,12 +76,13 @@ pub(super) struct Maker {
     pub(super) born: u32,
     writes: Writes,
     drafts: Drafts,
-    /// Leaves that pairs had and that pages do not name, because the pairs stand in them.
+    /// Leaves that pairs had and that pages no longer name, because the pairs are stored in the
+    /// pages.
     pub(super) left: Vec<(GlobalAddr, u8)>,
 }
 
 impl Maker {
-    /// One that has made nothing, for a client pinned at this epoch.
+    /// Creates a maker for a client pinned at this epoch.
     pub(super) fn new(shared: &Shared, epoch: u64) -> Self {
         Self {
             keys: shared.keys,
@@ -144,7 +145,7 @@ impl Maker {
         Ok(PageHint::new(PageRef { addr, class }, shape, &map.words))
     }
 
-    /// Posts the copy of a page's map, for the node that the page is to be linked in.
+    /// Posts the copy of a page's map, for the node that the page will be linked in.
     pub(super) fn copy_map(&mut self, node: GlobalAddr, copied: &mut Copied, page: &PageHint) {
         if let Some(copy) = map_copy::copy(&page.shape, &page.map) {
             let at = copied.assign(page.shape.edges.lo);
@@ -152,7 +153,7 @@ impl Maker {
         }
     }
 
-    /// The pair's leaf; a new one if it has none.
+    /// The pair's leaf; a new leaf if it has none.
     async fn leaf_of<F: Fabric>(
         &mut self,
         client: &mut Client<F>,
@@ -204,8 +205,8 @@ impl Maker {
         self.writes.post(addr, words);
     }
 
-    /// Links what was made by one CAS. Returns what the word held; what was made is given back
-    /// unless that is what was expected.
+    /// Links what was made by one CAS. Returns the word's previous value; unless it was the
+    /// expected one, gives back what was made.
     ///
     /// # Errors
     /// Those of the fabric.
@@ -225,7 +226,8 @@ impl Maker {
         Ok(found)
     }
 
-    /// The same, but keeps what was made for another try. Returns whether it was linked.
+    /// As [`Self::link`], but keeps what was made for another attempt. Returns whether it was
+    /// linked.
     ///
     /// # Errors
     /// Those of the fabric.

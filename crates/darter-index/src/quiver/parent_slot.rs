@@ -1,4 +1,4 @@
-//! Slots as an operation has read them: where each lies, what it held, and which edges it was
+//! Slots as an operation has read them: the address, the content, and the edges that the slot was
 //! responsible for.
 
 use super::map_copy::Copied;
@@ -8,7 +8,7 @@ use super::shared::Shared;
 use crate::{IndexError, Result};
 use darter_fabric::GlobalAddr;
 
-/// A slot, where it lies and what it held.
+/// A slot: its address and content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlotAt {
     pub(super) addr: GlobalAddr,
@@ -51,7 +51,7 @@ impl ParentSlot {
     /// The root node that this slot, the root word, points to.
     ///
     /// # Errors
-    /// [`IndexError::Corrupt`] if it points to none.
+    /// [`IndexError::Corrupt`] if it does not point to a node.
     pub(super) fn root_node(&self) -> Result<NodeAt> {
         match self.at.slot.content() {
             Content::Node { skip: 0, addr } => Ok(NodeAt { addr, depth: 0 }),
@@ -59,7 +59,7 @@ impl ParentSlot {
         }
     }
 
-    /// The word in the pool for another slot in the place of this one.
+    /// The word in the pool for another slot in this slot's place.
     pub(super) fn stored(&self, slot: Slot) -> u64 {
         slot.stored(self.identity, self.edges.lo)
     }

@@ -1,12 +1,12 @@
-//! What becomes of a page's pairs: cut at edges, as evenly as few parts allow.
+//! The division of a page's pairs: cut at edges, as evenly as the smallest number of parts allows.
 //!
-//! The plan depends on the pairs and the page's edges alone, so that all helpers of a rebuild make
+//! The plan depends only on the pairs and the page's edges, so that all helpers of a rebuild make
 //! the same one.
 
 use super::nibble::EdgeRange;
 use std::ops::Range;
 
-/// What a part becomes.
+/// The result of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// NONE: no pairs.
@@ -17,13 +17,13 @@ pub(super) enum Kind {
     Node,
 }
 
-/// A part.
+/// A part of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) kind: Kind,
-    /// Its edges.
+    /// The part's edges.
     pub(super) edges: EdgeRange,
-    /// Its pairs.
+    /// The part's pairs.
     pub(super) pairs: Range<usize>,
 }
 
@@ -52,9 +52,9 @@ pub(super) fn plan(edges: &[u8], all: EdgeRange, records_max: usize) -> Vec<Part
 
 struct Cuts {
     parts: Vec<Part>,
-    /// The first edge in no part yet.
+    /// The first edge that is in no part yet.
     lo: u8,
-    /// The first pair in no part yet.
+    /// The first pair that is in no part yet.
     begin: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The replacement of a page by what its live pairs call for (`docs/quiver.md`, "Rebuild").
+//! The replacement of a page according to its live pairs (`docs/quiver.md`, "Rebuild").
 
 use super::build::Builder;
 use super::content::Content as Pairs;
@@ -28,18 +28,18 @@ pub(super) struct Old {
     pub(super) pairs: Pairs,
 }
 
-/// A part that is made, and what is to be linked.
+/// A part that was made, and the slot to link.
 struct MadePart {
     part: Part,
     maker: Maker,
     slot: Slot,
-    /// The page, if it is one.
+    /// The part's page, if it is one.
     page: Option<PageHint>,
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Replaces the page of a key, which was found by what the process remembers, if it has no room
-    /// or is being replaced.
+    /// Replaces the page of a key, which was found by a hint, if it has no room or is already being
+    /// replaced.
     pub(super) async fn rebuild_remembered(&mut self, key: &[u8], page: PageRef) -> Result<()> {
         if let Some((parent, words)) = self.read_remembered(key, page).await? {
             return self.rebuild_read(parent, page, page.parse(words)?).await;
@@ -62,8 +62,8 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// The words of a page, which lives, and the slot that points to it, by the node that the process
-    /// remembers; none if that does not say so.
+    /// The words of a live page, and the slot that points to it, found by the remembered node;
+    /// `None` if that node does not point to it.
     pub(super) async fn read_remembered(
         &mut self,
         key: &[u8],
@@ -92,14 +92,14 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// Replaces the page that a slot points to, or finishes its replacement.
     ///
-    /// All that follows the page is made before the first seal: a pool that is full leaves the page
-    /// as it was. What another client changes in between is made anew.
+    /// All parts are made before the first seal, so that a full pool leaves the page unchanged.
+    /// Parts that another client's change invalidates are made again.
     pub(super) async fn rebuild(&mut self, parent: ParentSlot, page: PageRef) -> Result<()> {
         let read = self.read_page(page).await?;
         self.rebuild_read(parent, page, read).await
     }
 
-    /// The same with the page's words.
+    /// As [`Self::rebuild`], for a page whose words were read.
     pub(super) async fn rebuild_read(
         &mut self,
         parent: ParentSlot,
@@ -110,7 +110,7 @@ impl<F: Fabric> Operation<'_, F> {
         self.replace(old, words).await
     }
 
-    /// The same with the page's pairs, too.
+    /// As [`Self::rebuild`], for a page whose pairs were also read.
     pub(super) async fn replace(&mut self, mut old: Old, mut words: Vec<u64>) -> Result<()> {
         let Old { parent, page, shape, .. } = old;
         let mut made = self.make_all(&old).await?;
@@ -126,7 +126,7 @@ impl<F: Fabric> Operation<'_, F> {
         self.link_all(&old, made).await
     }
 
-    /// What there is to replace, by the page's words.
+    /// The content to replace, from the page's words.
     pub(super) async fn old_page(
         &mut self,
         parent: ParentSlot,
@@ -139,7 +139,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Old { parent, page, shape, pairs })
     }
 
-    /// Makes the parts of a page that are not linked, and links nothing.
+    /// Makes the parts of a page that are not linked yet, without linking them.
     async fn make_all(&mut self, old: &Old) -> Result<Vec<MadePart>> {
         let mut made: Vec<MadePart> = Vec::new();
         let mut copied = old.parent.copied;
@@ -178,8 +178,8 @@ impl<F: Fabric> Operation<'_, F> {
         seal_all(&mut self.client, page.addr, words, |at, _| shape.is_sealable(at)).await
     }
 
-    /// Links the parts from the last to the first, as far as they are not there. Who links a part
-    /// hands over the leaves of the page that the part does not name.
+    /// Links the parts that are not linked yet, from the last to the first. The client that links a
+    /// part retires the leaves of the page that the part does not name.
     async fn link_all(&mut self, old: &Old, made: Vec<MadePart>) -> Result<()> {
         let is_parted = made.iter().any(|made| made.part.edges != old.shape.edges);
         let first = made.first().map(|made| made.part.kind);
@@ -206,7 +206,7 @@ impl<F: Fabric> Operation<'_, F> {
             } else if !is_first && found & SEAL == 0 {
                 note(situations::PART_FOUND);
             } else {
-                // The page is unlinked, or a sealed slot says that the node is being replaced.
+                // The page is unlinked, or a sealed slot shows that the node is being replaced.
                 is_going = false;
             }
         }
@@ -219,7 +219,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// Makes a part. Returns the slot that is to point to it, and the page if it is one.
+    /// Makes a part. Returns the slot for it, and the page if it is one.
     async fn make(
         &mut self,
         maker: &mut Maker,
@@ -228,7 +228,10 @@ impl<F: Fabric> Operation<'_, F> {
         copied: &mut Copied,
     ) -> Result<(Slot, Option<PageHint>)> {
         let Some(pairs) = old.pairs.pairs.get(part.pairs.clone()) else {
-            return Err(IndexError::corrupt(old.page.addr, "page parted otherwise than its pairs call for"));
+            return Err(IndexError::corrupt(
+                old.page.addr,
+                "page was split differently than its pairs require",
+            ));
         };
         let home = old.parent.node.addr.node();
         match part.kind {
@@ -243,7 +246,7 @@ impl<F: Fabric> Operation<'_, F> {
             Kind::Node => {
                 let records = self.shared.geometry.records;
                 let taken = std::mem::replace(maker, Maker::new(self.shared, self.client.epoch()));
-                // All keys of the node above go this way: to spread them is left to the nodes below.
+                // All keys of the node above share this path: the nodes below spread them.
                 let stem = (old.shape.edges == EdgeRange::ALL).then_some(home);
                 let mut builder = Builder::new(taken, records, self.client.pool().nodes(), stem);
                 let mut built = Ok(());

@@ -12,7 +12,7 @@ use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind, turns};
 use darter_pool::Client;
 use std::pin::pin;
 
-/// The value that a descent has ended at; none if the key is absent.
+/// The value at the end of a descent; `None` if the key is absent.
 pub(super) fn value_at(end: &End) -> Result<Option<&[u8]>> {
     let image: Option<&Image> = match end {
         End::Value(value) => value.as_ref(),
@@ -26,7 +26,7 @@ pub(super) fn value_at(end: &End) -> Result<Option<&[u8]>> {
     image.map(|image| Ok(leaf::parse(GlobalAddr::NULL, image)?.value)).transpose()
 }
 
-/// The value that a reader's descent has ended at, by its last batch; none if the key is absent.
+/// The value at the end of a reader's descent, from its last batch; `None` if the key is absent.
 fn value_in<'w>(end: &'w End, done: &'w Batch) -> Result<Option<&'w [u8]>> {
     match end {
         End::Standing(read, page) => Ok(Some(leaf::parse_bound(*page, &done.words(*read)[1..])?.value)),
@@ -40,7 +40,7 @@ fn reader<'k>(shared: &Shared, key: &'k [u8], epoch: u64) -> Descent<'k> {
 }
 
 impl<F: Fabric> Quiver<F> {
-    /// Finds a key and hands its value to `f`, without another copy.
+    /// Finds a key and passes its value to `f` without another copy.
     ///
     /// # Errors
     /// [`IndexError::KeyTooLong`](crate::IndexError::KeyTooLong), and those of the fabric.
@@ -66,7 +66,7 @@ impl<F: Fabric> Quiver<F> {
         Ok(value)
     }
 
-    /// The values of several keys, in their order, in the same round trips.
+    /// Returns the values of several keys, in their order, in the same round trips.
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt).

@@ -1,4 +1,4 @@
-//! What the clients of a process share of the index, and where its root words are.
+//! State that the clients of a process share, and the addresses of the index's root words.
 
 use super::cache::{Cache, KnownNode};
 use super::hint::{HotWord, NodeHint, PageSlot};
@@ -27,7 +27,7 @@ pub(super) struct RootWords {
     pub(super) geometry: GlobalAddr,
     /// The current skip table's descriptor; zero if there is none.
     pub(super) skip: GlobalAddr,
-    /// What index the pool holds.
+    /// The kind of index that the pool holds.
     pub(super) kind: GlobalAddr,
 }
 
@@ -42,7 +42,7 @@ impl RootWords {
     }
 }
 
-/// How large pages become.
+/// The size limits of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Geometry {
     /// Most records of a page.
@@ -52,7 +52,7 @@ pub(super) struct Geometry {
 }
 
 impl Geometry {
-    /// At least 2 records and 1 delta slot, at most what the formats hold.
+    /// At least 2 records and 1 delta slot, and at most what the formats allow.
     pub(super) fn new(records: u32, delta: u32) -> Self {
         Self {
             records: (records as usize).clamp(2, RECORDS_MAX),
@@ -69,27 +69,27 @@ impl Geometry {
     }
 }
 
-/// What the clients of a process share.
+/// State that the clients of a process share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) keys: HashKeys,
     pub(super) words: RootWords,
-    /// The root node as last seen, and in which epoch.
+    /// The root node as last read, and the epoch in which it was read.
     pub(super) root: ArcSwap<(NodeHint, u64)>,
     pub(super) geometry: Geometry,
     pub(super) cache: Cache,
-    /// The skip table as last seen.
+    /// The skip table as last read.
     pub(super) skip: Skip,
-    /// How often puts that may be blind find their record INLINE.
+    /// How often puts that may use a blind CAS find their record INLINE.
     pub(super) inline_rate: HitRate,
-    /// When a page is looked at whose records were changed, if ever.
+    /// When to check a page whose records were changed; `None` if never.
     pub(super) folding: Option<Folding>,
 }
 
 impl Shared {
-    /// Remembers a node whose words were read on the way down, unless that began there, by a hint:
-    /// with the node above it and the edge that led to it, if that node is known. Returns the node as
-    /// it is remembered; none if its guard is sealed.
+    /// Remembers a node whose words were read on the way down, unless the descent began there by a
+    /// hint: with the node above it and the edge that led to it, if that node is known. Returns the
+    /// node as it is remembered; `None` if its guard is sealed.
     pub(super) fn learn(
         &self,
         hint: Option<NodeHint>,
@@ -106,27 +106,27 @@ impl Shared {
         if node.depth == 0 {
             self.remember_root(known.1, epoch);
         }
-        // A node that is read once more is not above itself.
+        // A node that is read again is not its own parent.
         let above = above.filter(|((_, above), _)| above.depth < node.depth);
         self.cache.learn_node(above, known, epoch);
         Some(known)
     }
 
-    /// Returns the root node if it was seen in this epoch, and the skip table's word too.
+    /// Returns the root node if both it and the skip table's word were read in this epoch.
     pub(super) fn root(&self, epoch: u64) -> Option<NodeHint> {
         let root = self.root.load();
         (root.1 == epoch && self.skip.is_seen(epoch)).then_some(root.0)
     }
 
-    /// Remembers what the word of a slot of a page said, if it named a leaf that can be read beside it.
-    /// The page's node is remembered under `identity`.
+    /// Remembers the word of a slot of a page, if it named a leaf that can be read together with
+    /// it. The page's node is remembered under `identity`.
     pub(super) fn learn_hot(&self, identity: u64, page: (PageRef, &Shape), slot: PageSlot, word: Word) {
         if let Some(hot) = HotWord::of(page.0, slot, word) {
             self.cache.learn_hot(identity, (page.0.addr, page.1.born), hot);
         }
     }
 
-    /// The same of the word at an address of the page.
+    /// As [`Self::learn_hot`], for the word at an address of the page.
     pub(super) fn learn_hot_at(&self, identity: u64, page: (PageRef, &Shape), addr: GlobalAddr, word: Word) {
         if let Some(slot) = PageSlot::at(page.0, page.1, addr) {
             self.learn_hot(identity, page, slot, word);

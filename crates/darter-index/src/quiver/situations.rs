@@ -6,65 +6,65 @@ use crate::checker::Situation;
 crate::situations! {
     /// A page replaced by one page.
     COPIED = "PageCopied";
-    /// A page parted at an edge.
+    /// A page split at an edge.
     PARTED = "PageParted";
     /// A page's edge became a node.
     DESCENDED = "PageDescended";
     /// A part was found linked by another client.
     PART_FOUND = "PartFound";
-    /// A replacement of a page that another client had already made.
+    /// A replacement of a page failed because another client had already made it.
     REBUILD_LOST = "RebuildLost";
-    /// A page whose seals another client had begun was replaced.
+    /// A client replaced a page whose seals another client had begun.
     HELPED = "Helped";
-    /// A node whose seals another client had begun was replaced.
+    /// A client replaced a node whose seals another client had begun.
     NODE_HELPED = "NodeHelped";
-    /// A page without pairs taken out.
+    /// A page without pairs was removed.
     EMPTIED = "PageEmptied";
     /// A node replaced by a page.
     COLLAPSE_TO_PAGE = "CollapseToPage";
     /// A node replaced by its only child.
     COLLAPSE_TO_NODE = "CollapseToNode";
-    /// A node without keys taken out.
+    /// A node without keys was removed.
     COLLAPSE_TO_NOTHING = "CollapseToNothing";
     /// A node that had to be kept was copied.
     NODE_COPIED = "NodeCopied";
     /// A key left a compressed path.
     DIVERGED = "Diverged";
-    /// A page was met that is not responsible for the key any more.
+    /// A page was read that is no longer responsible for the key.
     OUT_OF_BOUNDS = "OutOfBounds";
-    /// An insert took the slot that its key had left.
+    /// An insert reused the slot that its key had left.
     TOMB_REUSED = "TombReused";
-    /// A blind CAS won the record of its own key.
+    /// A blind CAS changed the right key's record.
     BLIND_WON = "BlindWon";
-    /// A blind CAS won another key's record, and INLINE was put back.
+    /// A blind CAS changed another key's record, and INLINE was restored.
     BLIND_UNDONE = "BlindUndone";
-    /// The same, but another client had changed the word or sealed it.
+    /// The same, but another client had already changed the word or sealed it.
     BLIND_LEFT = "BlindLeft";
-    /// A put lost its word to another put of the same key, and was done.
+    /// A put lost its word to another put of the same key, and counted as done.
     SUPERSEDED = "Superseded";
-    /// A page was rebuilt because many of its pairs stood elsewhere.
+    /// A page was rebuilt because many of its pairs were stored elsewhere.
     FOLDED = "Folded";
-    /// A remembered page was refused.
+    /// A remembered page was rejected.
     PAGE_HINT_STALE = "PageHintStale";
-    /// A leaf was read beside the word that names it.
+    /// A leaf was read together with the word that names it.
     HOT_WORD = "HotWord";
     /// The same in a scan.
     HOT_WORD_SCANNED = "HotWordScanned";
-    /// A remembered word with a leaf was not what it was.
+    /// A remembered word with a leaf was stale.
     HOT_WORD_STALE = "HotWordStale";
-    /// A remembered node was refused.
+    /// A remembered node was rejected.
     NODE_HINT_STALE = "NodeHintStale";
-    /// A descent began at a node that the skip table told.
+    /// A descent began at a node from the skip table.
     SKIP_BEGUN = "SkipBegun";
-    /// A node that the skip table told was refused.
+    /// A node from the skip table was rejected.
     SKIP_STALE = "SkipStale";
-    /// Words in the skip table that were no entry.
+    /// Words in the skip table did not form an entry.
     SKIP_ENTRY_TORN = "SkipEntryTorn";
     /// A descent found that another skip table is current.
     SKIP_TABLE_CHANGED = "SkipTableChanged";
-    /// A skip table was built in vain: another client was first.
+    /// A skip table was discarded because another client was faster.
     SKIP_TABLE_LOST = "SkipTableLost";
-    /// The copy of a page's map in its node led to no answer.
+    /// The copy of a page's map in its node did not lead to a result.
     MAP_COPY_WRONG = "MapCopyWrong";
     /// A READ of a node was torn in an ascending scan, which read the node again.
     TORN_ASCENDING = "TornAscending";

@@ -13,8 +13,8 @@ use crate::{IndexError, Result, TreeEdge, TreeView};
 use darter_fabric::{Fabric, OpKind};
 use darter_pool::Client;
 
-/// What is shown next: a node or a page, the edges that lead to it, the levels below it, and the view
-/// that it hangs under.
+/// What to show next: a node or a page, the edges that lead to it, the levels below it, and its
+/// parent view.
 struct Todo {
     place: Place,
     edge: TreeEdge,
@@ -30,8 +30,8 @@ enum Place {
 }
 
 impl<F: Fabric> Quiver<F> {
-    /// The tree below `prefix`: the node that covers it, `levels` levels down, at most `width`
-    /// children of each node and page.
+    /// Returns the tree below `prefix`: the node that covers it, `levels` levels down, at most
+    /// `width` children of each node and page.
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`].
@@ -73,7 +73,7 @@ impl<F: Fabric> Quiver<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Shows a node; of the top only the children on the way of `prefix`.
+    /// Shows a node; of the top node only the children on the path of `prefix`.
     async fn view_of_node(
         &mut self,
         at: NodeAt,
@@ -89,7 +89,7 @@ impl<F: Fabric> Operation<'_, F> {
             children.retain(|(from, ..)| *from == lo);
         }
         let key = self.key_below(at).await?.unwrap_or_default();
-        // Half a byte more than the prefix shows.
+        // A nibble that the prefix, in whole bytes, does not show.
         let half = (at.depth % 2 == 1).then(|| key.get(at.depth / 2).map(|byte| byte >> 4)).flatten();
         let view = TreeView {
             label: half.map_or_else(|| "node".to_owned(), |half| format!("node +{half:x}")),
@@ -102,8 +102,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok((view, children.into_iter().take(width).map(|(_, edge, place)| (edge, place)).collect()))
     }
 
-    /// Shows a page with the first `shown` of its pairs below `prefix`. The page goes up to the edge
-    /// `last`.
+    /// Shows a page with the first `shown` of its pairs below `prefix`. The page is responsible for
+    /// the edges up to `last`.
     async fn view_of_page(
         &mut self,
         (page, last): (PageRef, u8),
@@ -149,8 +149,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok((shape, content.pairs))
     }
 
-    /// The first node on the path of `prefix` whose own prefix is at least as long, or the last node
-    /// there is.
+    /// The first node on the path of `prefix` whose own prefix is at least as long, or the last
+    /// node on the path.
     async fn covering_node(&mut self, prefix: &[u8]) -> Result<NodeAt> {
         let (mut at, _, mut words) = self.read_root().await?;
         while at.depth < nibbles(prefix) {
@@ -175,7 +175,7 @@ impl<F: Fabric> Operation<'_, F> {
 }
 
 /// The children of a node in key order, each with its first edge, the edges that lead to it, and
-/// where it is.
+/// its place.
 fn children_of(slots: &[Slot; EDGES], depth: usize) -> Vec<(u8, TreeEdge, Place)> {
     let nibble = |edge: u8| (edge != END).then(|| edge - 1);
     let children = slots.iter().zip(0..).filter_map(|(slot, lo)| {
@@ -207,7 +207,8 @@ mod tests {
         own.into_iter().chain(view.children.iter().flat_map(|(_, child)| pairs_in(child))).collect()
     }
 
-    /// The whole tree shows every pair once, in order; below a prefix all with that prefix are shown.
+    /// The whole tree shows every pair once, in order; below a prefix it shows all pairs with that
+    /// prefix.
     #[test]
     fn the_tree_shows_nodes_pages_and_pairs() {
         let pool = block_on(Pool::create(Local::memory(64 << 20, 2).unwrap(), &PoolOptions::default()));

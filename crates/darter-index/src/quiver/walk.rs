@@ -1,9 +1,9 @@
 //! A walk of all nodes, for building a skip table and for counting.
 //!
-//! It takes some nodes at a time, each time under another pin. What it keeps from one pin to the next
-//! is what a process remembers of nodes, and is judged as that (L2): a node that was replaced
-//! meanwhile is passed over with all below it. A table needs no entry, and a count beside writers is
-//! no more than close.
+//! It visits some nodes at a time, each time under another pin. What it keeps from one pin to the
+//! next is treated like remembered nodes (L2): a node that was replaced in the meantime is skipped
+//! with everything below it. A table does not need every entry, and a count taken while others
+//! write is only approximate.
 
 use super::cache::is_old;
 use super::hint::NodeHint;
@@ -20,7 +20,7 @@ use darter_fabric::{Fabric, GlobalAddr};
 /// Nodes whose children are read under one pin.
 const PARENTS: usize = 32;
 
-/// A node that was met.
+/// A visited node.
 #[derive(Debug)]
 pub(super) struct Met {
     pub(super) node: NodeHint,
@@ -29,7 +29,7 @@ pub(super) struct Met {
     pub(super) above: usize,
     /// The depths of all nodes from the root to this one.
     pub(super) path: PathDepths,
-    /// How many nodes these are.
+    /// The number of these nodes.
     pub(super) levels: usize,
     /// Bytes of its pages.
     pub(super) page_bytes: u64,
@@ -40,9 +40,9 @@ pub(super) struct Met {
 /// A walk in progress.
 #[derive(Debug)]
 pub(super) struct Walk {
-    /// Nodes whose children are to be visited.
+    /// Nodes whose children have not been visited yet.
     parents: Vec<Met>,
-    /// Whether keys are looked for.
+    /// Whether keys are wanted.
     wants_keys: bool,
     has_begun: bool,
 }
@@ -58,12 +58,12 @@ struct Child {
 }
 
 impl Walk {
-    /// A walk that has met nothing yet.
+    /// Creates a walk that has visited nothing yet.
     pub(super) fn new(wants_keys: bool) -> Self {
         Self { parents: Vec::new(), wants_keys, has_begun: false }
     }
 
-    /// Visits the next nodes, with their words. Returns whether they are the last ones.
+    /// Visits the next nodes, with their words. Returns whether they were the last ones.
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt).
@@ -122,7 +122,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(words)
     }
 
-    /// Reads child nodes. Returns those that are alive, each with its words.
+    /// Reads child nodes. Returns the live ones, each with its words.
     async fn meet(&mut self, children: Vec<Child>, wants_keys: bool) -> Result<Vec<(Met, Vec<u64>)>> {
         let words = self.read_nodes(children.iter().map(|child| child.at)).await?;
         let mut all = Vec::with_capacity(children.len());
@@ -151,8 +151,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(all)
     }
 
-    /// For each node, with its words, a key below it: most by a READ of a page's first record, all
-    /// of them in one round trip.
+    /// For each node with its words, a key below it, usually from the first record of a page; all
+    /// records are read in one round trip.
     async fn keys_of<'w>(
         &mut self,
         nodes: impl Iterator<Item = (NodeAt, &'w Vec<u64>)> + Send,
@@ -175,7 +175,7 @@ impl<F: Fabric> Operation<'_, F> {
             let is_below = |key: &Vec<u8>| {
                 nibbles(key) >= at.depth && identity_of(self.shared.keys, key, at.depth) == identity
             };
-            // A copy of a map may have led to anything.
+            // A copy of a map may have led to arbitrary words.
             let inline = read.and_then(|(page, read)| standing_whole(page, done.words(read)).ok()?);
             let key = match inline.map(|leaf| leaf.key.to_vec()).filter(is_below) {
                 None => self.key_below(at).await?.filter(is_below),
@@ -188,7 +188,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 }
 
-/// A node's first page that has a copy, where its first record is, and how long.
+/// A node's first page that has a copy, the address of its first record, and the record's length.
 fn first_record(at: NodeAt, words: &[u64], delta: usize) -> Option<(GlobalAddr, GlobalAddr, usize)> {
     let slots = node::slots(words);
     let copies = node::copies(words);

@@ -11,15 +11,15 @@
 //!         +------+--------+---+----------------------------------------+
 //! ```
 //!
-//! A record is INLINE, TOMB, LEAF or *erased*; a delta slot is EMPTY, LEAF or *erased*. No such word is
-//! zero, and none is one bit away from another one of its place: LEAF is 3 if the number of ones in
-//! the rest is even, else 5; *check* is 13 bits of the CRC32C of the word's address and the hash;
-//! INLINE and TOMB are compared with born and hash.
+//! A record is INLINE, TOMB, LEAF or *erased*; a delta slot is EMPTY, LEAF or *erased*. None of
+//! these words is zero, and none is one bit away from another word of its place: LEAF is 3 if the
+//! number of ones in the rest is even, else 5; *check* is 13 bits of the CRC32C of the word's
+//! address and the hash; INLINE and TOMB are compared with born and hash.
 //!
 //! The print of a LEAF in a page for the edges `lo` to `hi` is the key's edge less `lo`, in as many
-//! bits as `hi - lo` has, and hash in the bits that are left of 9. So the page alone tells which part
-//! of it a leaf belongs to. The hash is changed by the page's address, so that a word from another
-//! page does not match its leaf, but for one case of 16 to 512.
+//! bits as `hi - lo` has, and hash in the rest of the 9 bits. So the page alone shows which part of
+//! it a leaf belongs to. The page's address changes the hash, so a word from another page matches
+//! its leaf in only one case of 16 to 512.
 
 use super::nibble::{EdgeRange, NibbleKey};
 use crate::checksum;
@@ -46,13 +46,14 @@ const CHECK: u64 = 31 << UPPER_AT | 255 << HASH_BITS;
 /// The bits of a word less its kind.
 const REST: u64 = (1 << KIND_AT) - 1;
 
-/// Returns the kind of a LEAF word, by its other bits: it shows every flipped one.
+/// Returns the kind of a LEAF word, by the parity of its other bits: it reveals any single flipped
+/// bit.
 #[inline]
 fn leaf_kind(rest: u64) -> u64 {
     if rest.count_ones().is_multiple_of(2) { LEAF_EVEN } else { LEAF_ODD }
 }
 
-/// Returns the exclusive or of a word's groups of 4 bits: every bit that flips changes it.
+/// Returns the exclusive or of a word's groups of 4 bits: any single flipped bit changes it.
 pub(super) fn folded(mut word: u64) -> u8 {
     for half in [32, 16, 8, 4] {
         word ^= word >> half;
@@ -60,23 +61,23 @@ pub(super) fn folded(mut word: u64) -> u8 {
     word as u8 & 15
 }
 
-/// What a word of a page says.
+/// The meaning of a page's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// A delta slot that was never taken.
     Empty,
-    /// A record whose value stands behind it.
+    /// A record whose value follows the word.
     Inline,
     /// No value.
     Tomb,
     /// The value is in a leaf.
     Leaf {
-        /// Where it is.
+        /// The leaf's address.
         addr: GlobalAddr,
-        /// Its size class.
+        /// The leaf's size class.
         class: u8,
     },
-    /// None of these: damage.
+    /// None of these kinds: damage.
     Invalid,
 }
 
@@ -84,17 +85,17 @@ pub(super) enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word(pub(super) u64);
 
-/// What the words of one key have of it.
+/// The part of a key that words of pages contain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Print(u64);
 
 impl Print {
-    /// That of a key.
+    /// The print of a key.
     pub(super) fn new(keys: HashKeys, key: &[u8]) -> Self {
         Self::of(&mut NibbleKey::new(keys, key))
     }
 
-    /// That of a key whose hashes are needed for more.
+    /// The print of a key whose hashes are also used elsewhere.
     pub(super) fn of(key: &mut NibbleKey<'_>) -> Self {
         Self(key.whole())
     }
@@ -108,7 +109,7 @@ impl Print {
         (self.0 >> 59) << UPPER_AT | self.0 & ((1 << BORN_AT) - 1)
     }
 
-    /// What the page at an address, for these edges, has of the key beside its leaf.
+    /// The print that the page at an address, for these edges, has of the key in a LEAF.
     pub(super) fn of_leaf(self, page: GlobalAddr, edges: EdgeRange, edge: u8) -> LeafPrint {
         let room = PRINT_BITS - edges.bits();
         let salt = page.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -117,12 +118,12 @@ impl Print {
     }
 }
 
-/// What a word has of a key beside its leaf: the key's edge and some hash.
+/// The print of a key in a LEAF word: the key's edge and some bits of hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeafPrint(u64);
 
 impl LeafPrint {
-    /// One of so many parts that prints fall in, about as likely as every other.
+    /// The bucket of the print among `parts` buckets; all are about equally likely.
     pub(super) fn bucket(self, parts: u32) -> u32 {
         let print = (self.0 >> UPPER_AT & 31) << 4 | self.0 >> PRINT_AT & 15;
         (print as u32).wrapping_mul(0x9e37_79b1) >> 7 & (parts - 1)
@@ -136,7 +137,7 @@ impl Word {
         Self(pattern & !SEAL)
     }
 
-    /// A record whose value stands behind it.
+    /// A record whose value follows the word.
     pub(super) fn inline(born: u32, print: Print) -> Self {
         Self(INLINE << KIND_AT | print.of_record() | u64::from(born) << BORN_AT)
     }
@@ -152,7 +153,7 @@ impl Word {
         Self(leaf_kind(rest) << KIND_AT | rest)
     }
 
-    /// A slot whose key was removed: of the delta, or of a record without a pair.
+    /// A slot whose key was removed: in the delta, or in a record without a pair.
     pub(super) fn erased(at: GlobalAddr, print: Print) -> Self {
         let hash = print.0 >> (u64::BITS - HASH_BITS);
         let sum = u64::from(checksum::crc32c(&[at.bits(), hash]));
@@ -164,18 +165,18 @@ impl Word {
         self.0 & SEAL != 0
     }
 
-    /// The same without the seal.
+    /// The word without the seal.
     pub(super) const fn unsealed(self) -> Self {
         Self(self.0 & !SEAL)
     }
 
-    /// What it says.
+    /// The meaning of the word.
     #[inline]
     pub(super) fn state(self) -> State {
         match self.0 >> KIND_AT {
             0 if self.unsealed().0 != 0 => State::Empty,
             INLINE => State::Inline,
-            // An erased one is verified by its address.
+            // An erased word is verified against its address.
             TOMB | ERASED => State::Tomb,
             LEAF_EVEN | LEAF_ODD if self.is_leaf() => State::Leaf {
                 addr: GlobalAddr::from_bits((self.0 & ((1 << ADDR_BITS) - 1)) << 4),
@@ -190,7 +191,7 @@ impl Word {
         self.0 >> KIND_AT == leaf_kind(self.unsealed().0 & REST)
     }
 
-    /// Whether it is *erased*, and was made for this address.
+    /// Whether it is *erased* and was made for this address.
     pub(super) fn is_erased_at(self, at: GlobalAddr) -> bool {
         let print = Print(self.0 << (u64::BITS - HASH_BITS));
         self.unsealed() == Self::erased(at, print)
@@ -201,7 +202,7 @@ impl Word {
         matches!(self.0 >> KIND_AT, INLINE | TOMB) && (self.0 >> BORN_AT) as u32 == born
     }
 
-    /// Whether it may be the word at an address of the delta of a page.
+    /// Whether it may be the word at an address in the delta of a page.
     pub(super) fn fits_delta_of(self, page: GlobalAddr, at: GlobalAddr) -> bool {
         match self.0 >> KIND_AT {
             0 => self.unsealed() == Self::empty(page),
@@ -215,24 +216,24 @@ impl Word {
         self == Self::inline(born, print) || self == Self::tomb(born, print)
     }
 
-    /// Whether it may hold the leaf of a key with this print.
+    /// Whether it may name the leaf of a key with this print.
     pub(super) fn may_be_leaf_of(self, LeafPrint(print): LeafPrint) -> bool {
         self.leaf_print() == Some(LeafPrint(print))
     }
 
-    /// The edge of the key whose leaf it holds, in a page for these edges.
+    /// The edge of the key whose leaf it names, in a page for these edges.
     pub(super) fn leaf_edge(self, edges: EdgeRange) -> u8 {
         let print = (self.0 >> UPPER_AT & 31) << 4 | self.0 >> PRINT_AT & 15;
         edges.lo + (print >> (PRINT_BITS - edges.bits())) as u8
     }
 
-    /// What it has of its leaf's key, if it has a leaf.
+    /// The print of its leaf's key, if it names a leaf.
     pub(super) fn leaf_print(self) -> Option<LeafPrint> {
         let mask = 0b1_1111 << UPPER_AT | 0b1111 << PRINT_AT;
         self.is_leaf().then_some(LeafPrint(self.0 & mask))
     }
 
-    /// Whether it is the slot at this address that this key had, and left.
+    /// Whether it is the slot at this address, erased by this key's removal.
     pub(super) fn is_erased_by(self, at: GlobalAddr, print: Print) -> bool {
         self.unsealed() == Self::erased(at, print)
     }
@@ -246,11 +247,11 @@ impl Word {
     }
 }
 
-/// Two keys that the words of a page's own records cannot tell apart in a pool with this secret,
-/// for checks of the blind CAS.
+/// Two keys that the words of a page's records cannot distinguish in a pool with this secret, for
+/// checks of the blind CAS.
 ///
 /// # Panics
-/// If there are none among a million.
+/// If a million keys contain no such pair.
 #[cfg(any(test, feature = "checker"))]
 pub(super) fn twins(secret: [u64; 4]) -> [Vec<u8>; 2] {
     let keys = HashKeys::new(secret);

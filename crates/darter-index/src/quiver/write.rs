@@ -1,7 +1,7 @@
 //! Insert, update, conditional put, modify and delete: one CAS each, on the word of the key's home.
 //!
-//! What is done rarely is boxed: its futures would be most of those that every write is. The others are
-//! pinned where they are made, since to await a future moves it.
+//! Rare steps are boxed: otherwise their futures would make up most of the size of every write's
+//! future. The others are pinned where they are created, since awaiting a future moves it.
 
 use super::Quiver;
 use super::blind::Overwrite;
@@ -24,18 +24,18 @@ use darter_fabric::{Fabric, OpKind, turns};
 use darter_pool::Client;
 use std::pin::pin;
 
-/// Deletes from one page at a time, beside a client's own, for which it looks whether they left the
-/// page empty together.
+/// Other clients' concurrent deletes in one page for which a delete checks whether together they
+/// left the page empty.
 const CONCURRENT_DELETES_MAX: u64 = 4;
 
-/// What one look led to.
+/// The outcome of one attempt.
 pub(super) enum Attempt {
     Done(PutOutcome),
     Again,
 }
 
 impl<F: Fabric> Quiver<F> {
-    /// Stores a value under a key when the condition holds.
+    /// Stores a value under a key if the condition holds.
     pub(super) async fn put_value(
         &self,
         client: &mut Client<F>,
@@ -60,7 +60,7 @@ impl<F: Fabric> Quiver<F> {
         Err(no_progress(self.shared.words.root))
     }
 
-    /// Puts, changes or removes a key as `decide` says: [`crate::OrderedIndex::modify_as`].
+    /// Puts, changes or removes a key as `decide` returns: [`crate::OrderedIndex::modify_as`].
     pub(super) async fn modify_value(
         &self,
         client: &mut Client<F>,
@@ -106,7 +106,7 @@ impl<F: Fabric> Quiver<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Finds a key's place, to change it.
+    /// Finds a key's place for a change.
     async fn find(&mut self, key: &[u8]) -> Result<End> {
         let mut descent = self.descent(key);
         self.run(&mut descent).await
@@ -144,7 +144,7 @@ impl<F: Fabric> Operation<'_, F> {
         pin!(self.place(draft, value, end, is_unconditional)).await
     }
 
-    /// What becomes of a draft that an error has stopped.
+    /// Handles a draft after an error: discards it if the pool is out of space.
     fn after_error(&mut self, draft: &mut Draft<'_>, error: IndexError) -> IndexError {
         if error.is_out_of_space() {
             draft.discard(&mut self.client);
@@ -152,7 +152,8 @@ impl<F: Fabric> Operation<'_, F> {
         error
     }
 
-    /// Puts a pair where the way to its key has ended, if nobody came between.
+    /// Puts a pair where the search for its key ended. The attempt fails if another client was
+    /// faster.
     async fn place(
         &mut self,
         draft: &mut Draft<'_>,
@@ -188,7 +189,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(if is_won { Attempt::Done(PutOutcome::Inserted) } else { Attempt::Again })
     }
 
-    /// What a maker has made; gives back its parts if that failed.
+    /// Returns the result of a maker; if it failed, gives back the parts that were made.
     pub(super) fn made<T>(&mut self, maker: &mut Maker, made: Result<T>) -> Result<T> {
         made.inspect_err(|_| maker.discard(&mut self.client))
     }
@@ -246,8 +247,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Attempt::Done(if was_there { PutOutcome::Replaced } else { PutOutcome::Inserted }))
     }
 
-    /// What becomes of a put whatever the value is that has lost its word to this one: it was
-    /// overwritten at once if that is another such put of the same key.
+    /// Handles an unconditional put whose CAS failed because of `winner`. If that is another
+    /// unconditional put of the same key, the put counts as done and overwritten at once.
     async fn accept_superseded(&mut self, draft: &Draft<'_>, winner: Word) -> Result<Attempt> {
         let may_be_superseded = !winner.is_sealed();
         if may_be_superseded
@@ -262,7 +263,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Attempt::Again)
     }
 
-    /// A page has no room, or is being replaced: replaces it.
+    /// Replaces a page that has no room or is already being replaced.
     async fn make_room(&mut self, key: &[u8], found: Box<Found>) -> Result<Attempt> {
         if found.head.is_sealed {
             note(situations::HELPED);
@@ -274,7 +275,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Attempt::Again)
     }
 
-    /// Takes a key out of its home. Returns whether nobody came between.
+    /// Removes a key from its home. Returns false if another client was faster.
     async fn remove(&mut self, key: &[u8], end: End) -> Result<bool> {
         let End::Page(found) = end else { return Ok(true) };
         let print = Print::new(self.shared.keys, key);
@@ -298,7 +299,8 @@ impl<F: Fabric> Operation<'_, F> {
         }
         let before = found.head.live_about();
         let is_likely = before <= 1 + CONCURRENT_DELETES_MAX || found.head.is_thin(before - 1);
-        // Behind the CAS: of deletes at the same time the last sees what all of them have left.
+        // Read after the CAS: the last of several concurrent deletes sees the effect of all of
+        // them.
         let look = is_likely.then(|| batch.read(found.head.page.addr, found.head.shape.head_words()));
         let done = self.client.submit(batch).await?;
         let is_won = done.swapped(cas);
@@ -312,7 +314,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
         self.retire_leaf_of(word);
         if left.is_some_and(|head| head.is_thin(head.live_about())) {
-            // The key is gone whatever becomes of the tidying: another delete does it.
+            // The key is gone even if tidying fails: another delete tidies then.
             match Box::pin(self.tidy(key)).await {
                 Err(error) if !error.is_out_of_space() => return Err(error),
                 _ => {}

@@ -1,4 +1,4 @@
-//! What is remembered of a node, packed: the node, and items for its pages and child nodes.
+//! Everything remembered of a node, packed: the node, and items for its pages and child nodes.
 //!
 //! ```text
 //! block   identity, 2 units | node word, 2 units | born | items | nothing, to an even number of units
@@ -12,10 +12,10 @@
 //!         own born; tag
 //! ```
 //!
-//! The *filter* is of the keys in the page's delta; it is there if it knows of any.
-//! *Born* of an item is the node's unless it has its own. *Base* is less the position where the
-//! node's prefix ends. The *tag* is of the child's identity; it is there if nibbles are skipped, which
-//! a key on the way may not have.
+//! The *filter* is for the keys in the page's delta; it is present if it has any. *Born* of an item
+//! is the node's unless it has its own. *Base* is reduced by the position where the node's prefix
+//! ends. The *tag* is from the child's identity; it is present if nibbles are skipped, since a key
+//! on the path may not have them.
 
 use super::log::Log;
 use crate::quiver::hint::{DeltaFilter, NodeHint, PageHint};
@@ -86,7 +86,7 @@ impl Block {
         log.set_bits(self.at.wrapping_add(3), BLOCK_USED);
     }
 
-    /// Marks the block as one that nothing leads to.
+    /// Marks the block as dead: the table no longer points to it.
     pub(super) fn kill(&self, log: &mut Log) {
         log.set_bits(self.at.wrapping_add(3), DEAD);
     }
@@ -96,7 +96,7 @@ impl Block {
         let (start, units) = (self.at, log.units(self.at, self.units));
         let mut at = HEAD_UNITS;
         std::iter::from_fn(move || {
-            // One unit at the end is nothing.
+            // A single unit at the end is padding.
             let [low, high, rest @ ..] = units.get(at..)? else { return None };
             let item = Item::of(start.wrapping_add(at as u32), [*low, *high], rest.first().copied());
             at += item.units;
@@ -105,13 +105,13 @@ impl Block {
     }
 }
 
-/// A block to be.
+/// A block being built.
 pub(super) struct Draft {
     units: Vec<u32>,
 }
 
 impl Draft {
-    /// A block of a node without items.
+    /// Creates a block of a node without items.
     pub(super) fn new(identity: u64, node: NodeHint) -> Self {
         let word = node.addr.bits() >> 4;
         let mut units = Vec::with_capacity(64);
@@ -121,7 +121,7 @@ impl Draft {
         Self { units }
     }
 
-    /// Adds an item of another block, not used so far.
+    /// Adds an item of another block, marked as unused.
     pub(super) fn copy(&mut self, log: &Log, item: Item) {
         let at = self.units.len();
         self.units.extend_from_slice(&log.units(item.at, item.units));
@@ -186,12 +186,12 @@ impl Draft {
         true
     }
 
-    /// Whether it has items.
+    /// Whether there are any items.
     pub(super) fn has_items(&self) -> bool {
         self.units.len() > HEAD_UNITS
     }
 
-    /// The block's units; none if there are too many.
+    /// The block's units; `None` if there are too many.
     pub(super) fn finish(mut self) -> Option<Vec<u32>> {
         if self.units.len() % 2 == 1 {
             self.units.push(0);
@@ -212,7 +212,7 @@ pub(super) struct Item {
     at: u32,
     units: usize,
     word: u64,
-    /// The third unit; a child's means nothing.
+    /// The third unit; meaningless for a child.
     shape: u32,
 }
 
@@ -231,28 +231,28 @@ impl Item {
         item
     }
 
-    /// Whether it is a page.
+    /// Whether the item is a page.
     #[inline]
     pub(super) fn is_page(self) -> bool {
         self.word >> PAGE_AT == 1
     }
 
-    /// Whether it was used since its block was last at the front.
+    /// Whether the item was used since its block was last at the front.
     pub(super) fn is_used(self) -> bool {
         (self.word >> 32) as u32 & ITEM_USED != 0
     }
 
-    /// Marks it as used.
+    /// Marks the item as used.
     pub(super) fn touch(self, log: &mut Log) {
         log.set_bits(self.at.wrapping_add(1), ITEM_USED);
     }
 
-    /// Where the page or the child is.
+    /// The address of the page or the child.
     pub(super) fn addr(self) -> GlobalAddr {
         GlobalAddr::from_bits((self.word & ADDR) << 4)
     }
 
-    /// The edges that the page is responsible for; the edge that the child is under.
+    /// The edges that the page is responsible for, or the edge above the child.
     #[inline]
     pub(super) fn edges(self) -> EdgeRange {
         let lo = (self.word >> EDGE_AT & 31) as u8;
@@ -268,7 +268,7 @@ impl Item {
         self.shape >> WIDTH_AT & 31
     }
 
-    /// The page; that of a node.
+    /// The page, as one of this node.
     pub(super) fn page(self, log: &Log, node: NodeHint) -> PageHint {
         let (word, records, width) = (self.shape, self.records(), self.width());
         let (has_born, has_filter) = (word >> PAGE_BORN_AT & 1, word >> FILTERED_AT & 1);
@@ -295,7 +295,7 @@ impl Item {
         PageHint { page: PageRef { addr: self.addr(), class }, shape, map: words, delta: DeltaFilter(filter) }
     }
 
-    /// The child node; that of a node.
+    /// The child, as one of this node.
     pub(super) fn child(self, log: &Log, node: NodeHint) -> NodeHint {
         let has_born = self.word >> CHILD_BORN_AT & 1 == 1;
         let born = if has_born { log.unit(self.at.wrapping_add(2)) } else { node.born };
@@ -310,7 +310,7 @@ impl Item {
     }
 }
 
-/// Bits of an identity that tell nodes of one depth apart.
+/// Bits of an identity that distinguish nodes of one depth.
 fn tag(identity: u64) -> u32 {
     (identity >> 18) as u32
 }

@@ -1,11 +1,12 @@
-//! Hot words: what words of remembered pages said when they named leaves, so that a read gets the
-//! leaf in the round trip that shows the word unchanged.
+//! Hot words: the last known content of those words of remembered pages that name leaves. With them
+//! a read gets the leaf in the same round trip that shows that the word is unchanged.
 //!
-//! A table of lines with three entries each. A page's delta, and each four of its records, have a line
-//! where the search for their entries begins; it ends at the first line that none of these can lie
-//! behind. The delta's also says for which of the page's records there may be any. Hot words take what
-//! room blocks leave, and yield to them. Where all lines that an entry may lie in are full, what was
-//! not used since that was last so is forgotten.
+//! The table consists of lines of three entries. A page's delta, and each group of four of its
+//! records, have a home line, where the search for their entries begins. The search ends at the
+//! first line that no entry with an earlier or equal home lies beyond. The home line of the delta
+//! also says which of the page's records may have entries. Hot words take the room that blocks
+//! leave, and yield to them. If all lines that an entry may lie in are full, an entry is forgotten
+//! that was not used since they were last full.
 //!
 //! ```text
 //! line, 64 bytes    entry | entry | entry | groups, 2 | entries passed, 2
@@ -14,9 +15,9 @@
 //!        | taken | used | slot 7 | address / 16 |     slot: a record's rank, or 64 + a delta slot
 //! ```
 //!
-//! *Groups* has a bit for each four records of the pages whose delta's search begins here; bits stay
-//! when entries go. *Entries passed* are those that lie behind the line though their search begins
-//! there, or before it.
+//! *Groups* has a bit for each group of four records of the pages whose delta has its home here;
+//! bits stay when entries are removed. *Entries passed* is the number of entries that lie after
+//! this line and have their home in this line or before it.
 
 use crate::quiver::hint::{HotWord, HotWords, PageSlot};
 use crate::quiver::page::RECORDS_MAX;
@@ -27,11 +28,12 @@ use std::ops::Range;
 
 /// Entries of a line.
 const WIDTH: usize = 3;
-/// Lines that an entry may lie in, next to each other.
+/// Adjacent lines that an entry may lie in.
 const REACH: usize = 8;
 /// Lines of the smallest table.
 const LINES_MIN: usize = 2 * REACH;
-/// The table grows when all places of an entry are taken, and one of so many in all.
+/// The table grows when all places of an entry are taken, and at least one place in this many
+/// overall.
 const CROWDED: usize = 3;
 
 /// Records of a page that share their lines.
@@ -68,12 +70,12 @@ fn whole([low, high]: [u32; 2]) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// Which records of a page share this one's lines; none for the delta.
+/// The group of records that shares a home line; `None` for the delta.
 fn group(slot: PageSlot) -> Option<usize> {
     slot.rank().map(|rank| rank / GROUP)
 }
 
-/// What an entry of a page's slot has for its place, but for the use.
+/// The *place* of the entry of a page's slot, without the bits *taken* and *used*.
 fn place(page: GlobalAddr, slot: PageSlot) -> u64 {
     TAKEN | u64::from(slot.0) << SLOT_AT | page.bits() >> 4
 }
@@ -104,27 +106,27 @@ impl Entry {
     }
 }
 
-/// The hot words of a part of the cache.
+/// The hot words of a shard.
 #[derive(Debug, Default)]
 pub(super) struct HotTable {
     lines: Vec<Line>,
     taken: usize,
-    /// Where the next entry is looked for that is to be forgotten.
+    /// Where the search for the next entry to forget begins.
     hand: usize,
 }
 
 impl HotTable {
-    /// Bytes it takes.
+    /// Bytes in use.
     pub(super) fn bytes(&self) -> usize {
         self.lines.capacity() * size_of::<Line>()
     }
 
-    /// Whether there is none.
+    /// Whether there are no entries.
     pub(super) fn is_empty(&self) -> bool {
         self.taken == 0
     }
 
-    /// The line where the search for the slots of a page that share their lines begins.
+    /// The home line of a group of a page's records, or of its delta.
     fn home(&self, page: GlobalAddr, group: Option<usize>) -> usize {
         let starts = self.lines.len().saturating_sub(REACH - 1) as u64;
         let seed = page.bits() >> 4 | (group.map_or(0, |group| group as u64 + 1)) << SLOT_AT;
@@ -132,7 +134,7 @@ impl HotTable {
         ((hash * starts) >> 32) as usize
     }
 
-    /// The groups of a page that may have entries, a bit each.
+    /// The groups of a page that may have entries, one bit each.
     pub(super) fn groups(&self, page: GlobalAddr) -> u16 {
         self.lines.get(self.home(page, None)).map_or(0, |line| line.groups)
     }
@@ -146,7 +148,7 @@ impl HotTable {
         home..(home + REACH).min(self.lines.len())
     }
 
-    /// The entries among which are all with this home.
+    /// A sequence of entries that includes all with this home.
     fn with_home(&self, home: usize) -> impl Iterator<Item = &Entry> {
         let mut lines = self.lines[self.reach(home)].iter();
         let mut is_last = false;
@@ -158,15 +160,15 @@ impl HotTable {
         until_last.flat_map(|line| &line.entries)
     }
 
-    /// Where the entry of a page's slot is.
+    /// The position of the entry of a page's slot.
     fn position(&self, page: GlobalAddr, slot: PageSlot) -> Option<(usize, usize)> {
         let (home, place) = (self.home(page, group(slot)), place(page, slot));
         let at = self.with_home(home).position(|entry| entry.is_at(place))?;
         Some((home + at / WIDTH, at % WIDTH))
     }
 
-    /// Returns the word of a page of this life, with these groups, that may name the leaf of the key with
-    /// this rank and print.
+    /// Returns the word of a page of this life, with these groups, that may name the leaf of the
+    /// key with this rank and print.
     pub(super) fn for_key(
         &self,
         (page, born): (GlobalAddr, u32),
@@ -177,7 +179,7 @@ impl HotTable {
         if self.is_empty() {
             return None;
         }
-        // In the record with a rank, or in the delta.
+        // Searches in the record with a rank, or in the delta.
         let find = |rank: Option<usize>| {
             let is_it = |entry: &&Entry| {
                 entry.is_of(page, born)
@@ -191,7 +193,7 @@ impl HotTable {
         rank.filter(has_any).and_then(|rank| find(Some(rank))).or_else(|| find(None))
     }
 
-    /// Returns the hot words of a page of this life: of these records, and of the delta.
+    /// Returns the hot words of these records, and of the delta, of a page of this life.
     pub(super) fn of_page(&self, (page, born): (GlobalAddr, u32), ranks: Range<usize>) -> HotWords {
         let mut hot = HotWords::new();
         if self.is_empty() {
@@ -218,7 +220,7 @@ impl HotTable {
         }
     }
 
-    /// Remembers a word of a page of this life, in at most so many bytes for all.
+    /// Remembers a word of a page of this life. The table takes at most `most_bytes` bytes.
     pub(super) fn learn(&mut self, page: GlobalAddr, born: u32, hot: HotWord, most_bytes: usize) {
         let entry = Entry { place: halves(place(page, hot.slot)), word: halves(hot.word.0), born };
         if let Some((line, at)) = self.position(page, hot.slot) {
@@ -255,7 +257,7 @@ impl HotTable {
         }
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     fn take(&mut self, (line, at): (usize, usize)) {
         let entry = std::mem::take(&mut self.lines[line].entries[at]);
         let home = self.home_of(&entry);
@@ -263,7 +265,7 @@ impl HotTable {
         self.taken -= 1;
     }
 
-    /// Puts an entry in the place of one that was not used since the hand last came by.
+    /// Replaces an entry that was not used since the hand last passed it.
     fn replace(&mut self, entry: Entry) {
         let home = self.home_of(&entry);
         let lines = self.reach(home).len();
@@ -291,14 +293,14 @@ impl HotTable {
         }
     }
 
-    /// Forgets words until the others take at most so many bytes.
+    /// Forgets entries until the table takes at most `bytes` bytes.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         if self.bytes() > bytes {
             self.resize((bytes / size_of::<Line>()).min(self.lines.len() / 2));
         }
     }
 
-    /// Makes the table anew, with what has room among so many lines.
+    /// Rebuilds the table with `lines` lines and as many of its entries as fit.
     fn resize(&mut self, lines: usize) {
         let lines = if lines < LINES_MIN { 0 } else { lines };
         let old = std::mem::replace(&mut self.lines, vec![Line::default(); lines]);
@@ -325,7 +327,8 @@ mod tests {
     }
 
     proptest! {
-        /// In any order of changes, the table finds what it holds and knows what lies behind a line.
+        /// After any sequence of changes, the table finds each entry, and its counts of passed
+        /// entries are right.
         #[test]
         fn every_entry_is_found_from_its_home(
             most in 0_usize..6_000,

@@ -1,13 +1,13 @@
-//! The memory of a part of the cache: blocks behind each other, which go at the front and come at
-//! the back.
+//! The memory of a shard of the cache: consecutive blocks, removed at the front and added at the
+//! back.
 //!
-//! Memory is counted in *units* of 4 bytes. A position stays that of its unit until the unit goes.
+//! Memory is counted in *units* of 4 bytes. A unit keeps its position until it is removed.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::mem::size_of;
 
-/// Units that come and go like a queue's, each at its position.
+/// A queue of units, each at its position.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     units: VecDeque<u32>,
@@ -16,12 +16,12 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Units in it.
+    /// Number of units.
     pub(super) fn len(&self) -> usize {
         self.units.len()
     }
 
-    /// Bytes it takes.
+    /// Bytes in use.
     pub(super) fn bytes(&self) -> usize {
         self.units.capacity() * size_of::<u32>()
     }
@@ -31,7 +31,7 @@ impl Log {
         self.first
     }
 
-    /// The unit at a position, which must be in it.
+    /// The unit at a position, which must be in the log.
     #[inline]
     pub(super) fn unit(&self, at: u32) -> u32 {
         self.units[at.wrapping_sub(self.first) as usize]
@@ -48,7 +48,7 @@ impl Log {
         self.units[at.wrapping_sub(self.first) as usize] |= bits;
     }
 
-    /// The units from a position on, which must be in it.
+    /// The units from a position on, which must be in the log.
     pub(super) fn units(&self, at: u32, count: usize) -> Cow<'_, [u32]> {
         let (front, back) = self.units.as_slices();
         let start = at.wrapping_sub(self.first) as usize;
@@ -62,7 +62,7 @@ impl Log {
         }
     }
 
-    /// Adds units, which must fit in `most_bytes` with those there are. Returns where they begin.
+    /// Appends units; with the present ones they must fit in `most_bytes`. Returns their position.
     pub(super) fn append(&mut self, units: &[u32], most_bytes: usize) -> u32 {
         let needed = self.units.len() + units.len();
         if needed > self.units.capacity() {
@@ -81,7 +81,7 @@ impl Log {
         self.first = self.first.wrapping_add(count as u32);
     }
 
-    /// Gives back memory beyond so many bytes, as far as no unit is in it.
+    /// Gives back unused memory beyond `bytes` bytes.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         self.units.shrink_to(bytes / size_of::<u32>());
     }

@@ -1,11 +1,11 @@
 //! What a process remembers of the index: nodes, their child nodes, and pages with their maps.
 //!
-//! All of it is hints. Each bears the life that it is of, and the word that it leads to says whether
-//! that life lasts (`docs/quiver.md`, L2), so nothing has to be forgotten because something else
-//! changed. What is remembered of a node lies in one packed block, found by the node's identity: a
-//! page takes 12 bytes beside its map, a child node 8, the node 20 and its share of a table. What was
-//! not used since it was last looked at goes first, pages before nodes. The room that is left is for
-//! hot words ([`hot`]), three to 64 bytes.
+//! All of it is hints. Each hint carries the life it belongs to, and the word that it leads to
+//! shows whether that life still lasts (`docs/quiver.md`, L2), so a change elsewhere never requires
+//! a hint to be forgotten. Everything remembered of a node is in one packed block, found by the
+//! node's identity: a page takes 12 bytes in addition to its map, a child node 8, the node 20 and
+//! its share of a table. Items not used since they were last checked are dropped first, pages
+//! before nodes. The remaining room is for hot words ([`hot`]), three in 64 bytes.
 
 mod block;
 mod hot;
@@ -24,23 +24,23 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Most parts of the cache, which threads use side by side.
+/// Most shards, which threads use in parallel.
 const SHARDS_MAX: u64 = 16;
-/// Bytes that are worth a part of their own.
+/// Bytes that justify a separate shard.
 const SHARD_BYTES: u64 = 16 << 10;
-/// Bytes below which nothing is remembered.
+/// Budget below which nothing is remembered.
 const BYTES_MIN: u64 = 4 << 10;
 /// Nodes below this depth are not remembered.
 const DEPTHS: usize = 256;
 /// Epochs after which everything is forgotten.
 const EPOCHS_KEPT: u64 = 1 << 30;
-/// Epochs after its birth until which a page is remembered.
+/// Age in epochs up to which a page is remembered.
 const AGE_MAX: u32 = 1 << 31;
 
-/// A node with what it is remembered under.
+/// A node and the identity that it is remembered under.
 pub(super) type KnownNode = (u64, NodeHint);
 
-/// The deepest that is remembered on a key's path.
+/// The deepest remembered node on a key's path.
 #[derive(Debug)]
 pub(super) struct Hit {
     pub(super) node: NodeHint,
@@ -50,10 +50,10 @@ pub(super) struct Hit {
     pub(super) page: Option<PageHint>,
 }
 
-/// The hot words of a page that was found.
+/// The hot words of a remembered page.
 pub(super) struct HotOf<'s> {
     page: (GlobalAddr, u32),
-    /// Read before anything is asked, so that the line is on its way while the rank is computed.
+    /// Read early, so that the cache line is loaded while the rank is computed.
     groups: u16,
     table: &'s mut HotTable,
 }
@@ -64,7 +64,7 @@ impl HotOf<'_> {
         self.table.for_key(self.page, self.groups, rank, print)
     }
 
-    /// Returns those of these records, and of the delta.
+    /// Returns the hot words of these records, and of the delta.
     pub(super) fn of_records(&self, ranks: Range<usize>) -> HotWords {
         self.table.of_page(self.page, ranks)
     }
@@ -81,16 +81,16 @@ pub(super) struct Cache {
     shards: Box<[Mutex<Shard>]>,
     /// Whether words that name leaves are remembered.
     keeps_hot: bool,
-    /// Nodes remembered at each depth.
+    /// Number of nodes remembered at each depth.
     depths: Box<[AtomicU32]>,
-    /// Bytes of each shard at most.
+    /// Most bytes of each shard.
     shard_bytes: u64,
-    /// The epoch, in units of [`EPOCHS_KEPT`], that everything here is of.
+    /// The epoch of everything in the cache, in units of [`EPOCHS_KEPT`].
     period: AtomicU32,
 }
 
 impl Cache {
-    /// A cache of at most `budget` bytes, for hot words too if it `keeps_hot`.
+    /// Creates a cache of at most `budget` bytes, also for hot words if `keeps_hot` is true.
     pub(super) fn new(budget: u64, keeps_hot: bool) -> Self {
         let (count, depths) = match budget {
             ..BYTES_MIN => (0, 0),
@@ -107,7 +107,7 @@ impl Cache {
         }
     }
 
-    /// Bytes it takes.
+    /// Bytes in use.
     pub(super) fn bytes(&self) -> u64 {
         let blocks: u64 = self.shards.iter().map(|shard| lock(shard).bytes()).sum();
         (size_of_val(&*self.shards) + size_of_val(&*self.depths)) as u64 + blocks
@@ -118,7 +118,7 @@ impl Cache {
         self.shards.get(at).map(lock)
     }
 
-    /// Forgets everything when so many epochs have passed that lives could be mistaken for others.
+    /// Forgets everything in each new period of [`EPOCHS_KEPT`] epochs: later, lives could be mixed up.
     pub(super) fn enter(&self, epoch: u64) {
         let period = (epoch / EPOCHS_KEPT) as u32;
         if self.period.load(Ordering::Relaxed) != period {
@@ -135,8 +135,8 @@ impl Cache {
         self.find_with(key, |_, _| ()).map(|(hit, _)| hit)
     }
 
-    /// The same, with what `look` makes of the page and its hot words: whoever wants these would else
-    /// take the lock again.
+    /// As [`Self::find`], with the result of `look` for the page and its hot words. This saves
+    /// taking the lock again.
     pub(super) fn find_with<H>(
         &self,
         key: &mut NibbleKey<'_>,
@@ -172,8 +172,8 @@ impl Cache {
         None
     }
 
-    /// Remembers a node that was just read on the way down: with the node above it, if that is known,
-    /// and the edge that led to it.
+    /// Remembers a node that was just read on the way down, with the node above it, if that is
+    /// known, and the edge that led to it.
     pub(super) fn learn_node(&self, above: Option<(KnownNode, u8)>, known: KnownNode, epoch: u64) {
         let (identity, node) = known;
         if node.depth >= DEPTHS || is_old(node.born, epoch) {
@@ -210,7 +210,8 @@ impl Cache {
         );
     }
 
-    /// Remembers a page in the place of those that it has replaced, if its node is remembered.
+    /// Replaces remembered pages by the page that replaced them in the index, if its node is
+    /// remembered.
     pub(super) fn renew_page(&self, identity: u64, node: GlobalAddr, hint: &PageHint, epoch: u64) {
         let block = self.shard(identity).and_then(|shard| shard.find(identity));
         if let Some(block) = block
@@ -220,8 +221,8 @@ impl Cache {
         }
     }
 
-    /// Remembers a page that its node has a copy of the map of, if there is room or luck: it saves one
-    /// round trip, where another saves two.
+    /// Remembers a page for which its node has a copy of the map, if there is room, or else now and
+    /// then: it saves one round trip, other pages save two.
     pub(super) fn offer_page(&self, known: KnownNode, hint: &PageHint, epoch: u64) {
         let takes = self.shard(known.0).is_some_and(|mut shard| shard.takes_offer());
         if takes {
@@ -245,7 +246,7 @@ impl Cache {
         );
     }
 
-    /// Forgets a page that is not what it was.
+    /// Forgets a page whose hint was stale.
     pub(super) fn forget_page(&self, identity: u64, stale: &PageHint) {
         let Some(mut shard) = self.shard(identity) else { return };
         let Some(block) = shard.find(identity) else { return };
@@ -253,15 +254,15 @@ impl Cache {
         shard.forget(&block, &self.depths, is_stale);
     }
 
-    /// Remembers a word of a page of the node that is remembered under an identity, if there is room
-    /// that maps do not need.
+    /// Remembers a word of a page of the node with this identity, if there is room that maps do not
+    /// need.
     pub(super) fn learn_hot(&self, identity: u64, (page, born): (GlobalAddr, u32), hot: HotWord) {
         if let Some(mut shard) = self.shard(identity).filter(|_| self.keeps_hot) {
             shard.learn_hot((page, born), hot);
         }
     }
 
-    /// Returns the hot words of a page: of these records, and of the delta.
+    /// Returns the hot words of these records of a page, and of the delta.
     #[cfg(test)]
     pub(super) fn hot_words(&self, identity: u64, hint: &PageHint, ranks: Range<usize>) -> HotWords {
         let page = (hint.page.addr, hint.shape.born);
@@ -269,14 +270,14 @@ impl Cache {
         shard.map_or_else(HotWords::new, |shard| shard.hot.of_page(page, ranks))
     }
 
-    /// Forgets a word that is not what it was.
+    /// Forgets a word whose hint was stale.
     pub(super) fn forget_hot(&self, identity: u64, page: GlobalAddr, slot: PageSlot) {
         if let Some(mut shard) = self.shard(identity) {
             shard.hot.forget(page, slot);
         }
     }
 
-    /// Forgets a node on a key's path that is not what it was.
+    /// Forgets a node on a key's path whose hint was stale.
     pub(super) fn forget_node(&self, key: &mut NibbleKey<'_>, stale: NodeHint) {
         for depth in 0..=stale.depth.min(nibbles(key.bytes())) {
             if self.depths.get(depth).is_none_or(|count| count.load(Ordering::Relaxed) == 0) {
@@ -299,7 +300,7 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a life began so long ago that it could be mistaken for another.
+/// Whether a life is too old to be distinguished from others.
 pub(super) fn is_old(born: u32, epoch: u64) -> bool {
     (epoch as u32).wrapping_sub(born) >= AGE_MAX
 }

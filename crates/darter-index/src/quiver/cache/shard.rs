@@ -1,9 +1,9 @@
 //! A part of the cache: blocks in a log, and the table that finds them.
 //!
-//! The block at the front is looked at when room is needed. It goes to the back with what was used
-//! since it was last at the front; pages that were not used are forgotten, child nodes and nodes
-//! only if no page is left to be forgotten, since they save more round trips a byte. Hot words take
-//! the room that is left, and yield it first.
+//! When room is needed, the block at the front is checked. It moves to the back with its items that
+//! were used since it was last at the front. Pages that were not used are forgotten. Child nodes
+//! and nodes are forgotten only if no page is left to forget, since they save more round trips per
+//! byte. Hot words take the remaining room, and yield it first.
 
 use super::block::{Block, Draft, Item};
 use super::hot::HotTable;
@@ -13,18 +13,18 @@ use crate::quiver::hint::{HotWord, NodeHint};
 use darter_fabric::GlobalAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Most bytes of a shard: positions in its log are 32 bits.
+/// Largest size of a shard in bytes: positions in its log are 32 bits.
 const BYTES_MAX: u64 = 1 << 32;
-/// Units of which as many as like may be dead.
+/// Dead units that are always tolerated.
 const DEAD_UNITS_MIN: usize = 64;
-/// Of so many units one may be dead.
+/// At most one unit in this many may be dead.
 const DEAD_SHARE: usize = 16;
-/// Of so many offers one is taken when memory is short.
+/// When memory is short, one offer in this many is taken.
 const OFFERS: u32 = 32;
-/// Memory is short when less than one of so many parts is free.
+/// Memory is short if less than one part in this many is free.
 const FULL_PARTS: usize = 16;
 
-/// Hot words leave one of so many parts free, so that blocks do not come for each other's room.
+/// Hot words leave one part in this many free, so that new blocks rarely have to displace them.
 const SLACK_PARTS: usize = 16;
 
 /// Nodes remembered at each depth.
@@ -36,26 +36,26 @@ pub(super) struct Shard {
     table: Table,
     pub(super) hot: HotTable,
     budget: usize,
-    /// Units of blocks that nothing leads to.
+    /// Units of blocks that the table does not point to.
     dead: usize,
-    /// Units that went by at the front since the last page was forgotten there.
+    /// Units that passed the front since the last page was forgotten there.
     idle: usize,
-    /// Offers since the last one that was taken.
+    /// Offers since the last accepted offer.
     declined: u32,
 }
 
 impl Shard {
-    /// One that takes so many bytes at most.
+    /// Creates a shard that takes at most `budget` bytes.
     pub(super) fn new(budget: u64) -> Self {
         Self { budget: budget.min(BYTES_MAX) as usize, ..Self::default() }
     }
 
-    /// Bytes it takes.
+    /// Bytes in use.
     pub(super) fn bytes(&self) -> u64 {
         (self.log.bytes() + self.table.bytes() + self.hot.bytes()) as u64
     }
 
-    /// Returns what is remembered under an identity.
+    /// Returns the block that is remembered for an identity.
     #[inline]
     pub(super) fn find(&self, identity: u64) -> Option<Block> {
         let is_it = |at| self.log.pair(at) == identity;
@@ -93,15 +93,16 @@ impl Shard {
         depths[block.node.depth].fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Forgets the items of a block that `is_stale` is true of.
+    /// Forgets the items of a block for which `is_stale` returns true.
     pub(super) fn forget(&mut self, block: &Block, depths: &Depths, is_stale: impl Fn(Item) -> bool) {
         if block.items(&self.log).any(&is_stale) {
             self.change((block.identity, block.node), depths, |item| !is_stale(item), |_| true);
         }
     }
 
-    /// Makes the block of a node anew: of its items those that stay, and what `add` adds. Forgets it
-    /// if that cannot be remembered. Items of another life of the node go.
+    /// Rebuilds the block of a node: from the items that `stays` accepts, and those that `add`
+    /// adds. Forgets the block if the result cannot be remembered. Drops items of another life of
+    /// the node.
     pub(super) fn change(
         &mut self,
         (identity, node): (u64, NodeHint),
@@ -134,7 +135,7 @@ impl Shard {
         self.hot.learn(page, born, hot, self.room().saturating_sub(taken));
     }
 
-    /// Bytes for blocks and hot words.
+    /// Bytes available to blocks and hot words.
     fn room(&self) -> usize {
         self.budget.saturating_sub(self.table.bytes_with_another())
     }
@@ -146,8 +147,8 @@ impl Shard {
         depths[node.depth].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether to take what it would be of little use to remember: always while there is room, then
-    /// one in [`OFFERS`], so that what is used much gets in.
+    /// Whether to accept an item of little use: always while there is room, then one in [`OFFERS`],
+    /// so that frequently used items get in.
     pub(super) fn takes_offer(&mut self) -> bool {
         let room = self.room();
         let is_full = self.log.len() * size_of::<u32>() * FULL_PARTS >= room * (FULL_PARTS - 1);
@@ -155,7 +156,7 @@ impl Shard {
         self.declined == 0
     }
 
-    /// Forgets what was not used until a block of so many units has room. Returns whether it has.
+    /// Forgets unused items until a block of `units` units fits. Returns whether it fits.
     fn make_room(&mut self, units: usize, depths: &Depths) -> bool {
         let room = self.room();
         let most = (room / size_of::<u32>()).saturating_sub(units);
@@ -176,13 +177,13 @@ impl Shard {
         true
     }
 
-    /// Whether so much is dead that moving what is not costs less than forgetting it.
+    /// Whether moving the live units costs less than forgetting them, because many are dead.
     fn has_much_dead(&self) -> bool {
         self.dead > DEAD_UNITS_MIN && self.dead * DEAD_SHARE > self.log.len()
     }
 
-    /// Takes the block at the front to the back, unless it is dead; if memory is short, with what of
-    /// it was used.
+    /// Moves the block at the front to the back, unless it is dead. If memory is short, keeps only
+    /// the items that were used.
     fn turn(&mut self, is_short: bool, depths: &Depths) {
         let block = Block::read(&self.log, self.log.first());
         let units = match (block.is_dead, is_short) {
@@ -207,10 +208,10 @@ impl Shard {
         }
     }
 
-    /// What stays of a block at the front; none if nothing does.
+    /// The part of a block at the front that stays; `None` if nothing does.
     fn trim(&mut self, block: &Block) -> Option<Vec<u32>> {
         let mut draft = Draft::new(block.identity, block.node);
-        // A whole turn without a page to forget: what else was not used goes, too.
+        // After a whole turn without a page to forget, other unused items are dropped too.
         let is_last = self.idle > self.log.len();
         self.idle += block.units;
         for item in block.items(&self.log) {
@@ -225,7 +226,7 @@ impl Shard {
     }
 }
 
-/// The hash of what a block is found by.
+/// The hash under which the table finds a block.
 fn hash(identity: u64) -> u64 {
     identity.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

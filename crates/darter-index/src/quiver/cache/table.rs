@@ -1,16 +1,16 @@
-//! Where blocks are in the log, by the hash of what they are found by: open addressing, 5 bytes an
-//! entry, of which one tells most hashes apart without a look at the log.
+//! The positions of blocks in the log, by the hash of their identity: open addressing, 5 bytes per
+//! entry, of which one byte distinguishes most hashes without access to the log.
 
 use std::mem::size_of;
 
-/// No position: blocks begin at even ones.
+/// No position: blocks begin at even positions.
 const EMPTY: u32 = u32::MAX;
 /// Entries of the smallest table.
 const LEN_MIN: usize = 8;
 /// Bytes of an entry.
 const ENTRY_BYTES: usize = size_of::<u32>() + size_of::<u8>();
 
-/// A table of positions. It holds no hashes: who changes it tells those of the positions in it.
+/// A table of positions. It stores no hashes: callers that change it supply those of its positions.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     slots: Box<[u32]>,
@@ -24,12 +24,12 @@ fn tag(hash: u64) -> u8 {
 }
 
 impl Table {
-    /// Bytes it takes.
+    /// Bytes in use.
     pub(super) fn bytes(&self) -> usize {
         self.slots.len() * ENTRY_BYTES
     }
 
-    /// Bytes it takes once another position is in it.
+    /// Bytes in use after one more position is added.
     pub(super) fn bytes_with_another(&self) -> usize {
         self.len_with_another() * ENTRY_BYTES
     }
@@ -48,7 +48,7 @@ impl Table {
         if slot + 1 == self.slots.len() { 0 } else { slot + 1 }
     }
 
-    /// Returns the slot of the position that `is_it` is true of.
+    /// Returns the slot of the position for which `is_it` returns true.
     fn slot_of(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<usize> {
         if self.slots.is_empty() {
             return None;
@@ -63,12 +63,12 @@ impl Table {
         None
     }
 
-    /// Returns the position with this hash that `is_it` is true of.
+    /// Returns the position with this hash for which `is_it` returns true.
     pub(super) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         self.slot_of(hash, is_it).map(|slot| self.slots[slot])
     }
 
-    /// Puts another position in the place of one.
+    /// Replaces a position by another.
     pub(super) fn replace(&mut self, hash: u64, old: u32, new: u32) {
         if let Some(slot) = self.slot_of(hash, |at| at == old) {
             self.slots[slot] = new;
@@ -98,11 +98,11 @@ impl Table {
         self.tags[slot] = tag(hash);
     }
 
-    /// Takes a position out.
+    /// Removes a position.
     pub(super) fn remove(&mut self, hash: u64, at: u32, hash_of: impl Fn(u32) -> u64) {
         let Some(mut hole) = self.slot_of(hash, |other| other == at) else { return };
         self.count -= 1;
-        // What lies behind moves up unless that is before its home.
+        // Later entries move up unless that would put them before their home.
         let (len, mut slot) = (self.slots.len(), hole);
         loop {
             slot = self.next(slot);
@@ -127,7 +127,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn hash_of(at: u32) -> u64 {
-        // Few homes and tags, so that many meet.
+        // Few homes and tags, so that many collide.
         u64::from(at % 5) << 61 | u64::from(at % 3) << 24
     }
 

@@ -1,5 +1,5 @@
-//! Tests of the cache: what was learned is found as it was, within any budget, and what was
-//! forgotten is not.
+//! Tests of the cache: it returns what it was given, within any budget, and does not return what
+//! was forgotten.
 
 use super::*;
 use crate::quiver::map::Map;
@@ -12,7 +12,7 @@ use darter_pool::size_class::class_of;
 use proptest::prelude::*;
 
 const EPOCH: u64 = 7;
-// Numbers without a pattern: hashes of short keys would meet.
+// Numbers without a pattern: otherwise hashes of short keys would collide.
 const SECRET: [u64; 4] =
     [0x6a09_e667_f3bc_c908, 0xbb67_ae85_84ca_a73b, 0x3c6e_f372_fe94_f82b, 0xa54f_f53a_5f1d_36f1];
 
@@ -46,7 +46,7 @@ fn identity(keys: HashKeys, key: &[u8], depth: usize) -> u64 {
     NibbleKey::new(keys, key).identity(depth)
 }
 
-/// A word of the page with this number, and as many others.
+/// A hot word; each number gives another one.
 fn hot(number: u64) -> HotWord {
     let leaf = GlobalAddr::new(0, 1 << 20 | number << 8);
     let print = Print::new(HashKeys::new(SECRET), &[]).of_leaf(leaf, EdgeRange::ALL, 0);
@@ -81,7 +81,7 @@ proptest! {
         cache.learn_node(Some((own, edge)), (below, child), EPOCH);
         let hit = found(&cache, keys, &prefix).unwrap();
         prop_assert_eq!((hit.identity, hit.node, hit.page), (below, child, None));
-        // A key that leaves the nibbles that the edge skips is led to the node alone.
+        // A key that leaves the path in the nibbles that the edge skips leads only to the node.
         if skip > 0 {
             let mut other = prefix.clone();
             other[depth.div_ceil(2)] ^= if depth % 2 == 0 { 1 } else { 0x10 };
@@ -157,7 +157,8 @@ fn a_page_takes_few_bytes() {
         }
     }
     let each = (cache.bytes() - empty) as f64 / 1024.0;
-    // 12 bytes, a map of 59 positions of 4 bits, a quarter of a node, and what waits to be reused.
+    // 12 bytes, a map of 59 positions of 4 bits, a quarter of a node, and space that waits for
+    // reuse.
     assert!(each < 90.0, "{each} bytes a page");
 }
 
@@ -174,7 +175,7 @@ fn pages_that_are_used_stay_and_child_nodes_go_last() {
         let (known, key) = child(number);
         cache.learn_node(Some((root, edge(&key, 0))), known, EPOCH);
     }
-    // Ten thousand pages of other nodes, and one that is used all the time.
+    // Ten thousand pages of other nodes, and one page that is used all the time.
     let favourite = [0xff, 0xff, 0xff];
     let own = (identity(keys, &favourite, 4), node(1, 4));
     let hint = page(1, 4, EdgeRange { lo: 16, hi: LAST }, &[favourite.to_vec()]);

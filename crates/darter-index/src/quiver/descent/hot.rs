@@ -12,7 +12,7 @@ use crate::quiver::word::Word;
 use crate::radix::leaf;
 use darter_fabric::{Batch, GlobalAddr, ReadId};
 
-/// A leaf that a writer reads with its page's head, by a hot word.
+/// A leaf that a writer reads with its page's head because of a hot word.
 pub(super) struct Beside {
     hot: HotWord,
     read: Option<ReadId>,
@@ -23,18 +23,18 @@ impl Beside {
         Self { hot, read: None }
     }
 
-    /// Posts the READ of the leaf, behind those of the words that may name it.
+    /// Posts the READ of the leaf, after those of the words that may name it.
     pub(super) fn post(&mut self, batch: &mut Batch) {
         self.read = self.hot.post_leaf(batch);
     }
 
-    /// The leaf that the READ has brought.
+    /// The leaf as read.
     pub(super) fn leaf(self, done: &Batch) -> Option<HotLeaf<'_>> {
         Some((self.hot, done.words(self.read?)))
     }
 }
 
-/// Posts the READs: the leaf comes last, so the word that was read before protects it.
+/// Posts the READs: the leaf comes last, so the word that was read before it protects it.
 pub(in crate::quiver) fn post(hint: &PageHint, hot: HotWord, batch: &mut Batch) -> Option<[ReadId; 3]> {
     let at = hint.page.addr.plus(hot.slot.word_at(&hint.shape) as u64 * 8);
     let (word, head) = (batch.read(at, 1), batch.read(hint.page.addr, page::FIXED_WORDS));
@@ -42,12 +42,12 @@ pub(in crate::quiver) fn post(hint: &PageHint, hot: HotWord, batch: &mut Batch) 
 }
 
 impl Descent<'_> {
-    /// What the page ahead is remembered under.
+    /// The identity that the next page's node is remembered under.
     pub(in crate::quiver) fn remembered_under(&self) -> Option<u64> {
         self.lead.as_ref().and_then(|lead| lead.remembered)
     }
 
-    /// A reader's look at a leaf beside the word that should name it.
+    /// Evaluates a reader's READs of a leaf and of the word that should name it.
     pub(super) fn absorb_hot(
         &mut self,
         shared: &Shared,
@@ -77,7 +77,7 @@ impl Descent<'_> {
             let print = shape.leaf_print(page.addr, self.key.bytes(), self.print);
             let other = HotWord::of(page, hot.slot, found).filter(|other| other.word.may_be_leaf_of(print));
             if let Some(other) = other {
-                // A slot stays its key's, so this is the key's leaf if the other one was.
+                // A slot keeps its key, so this is the key's leaf if the other one was.
                 shared.cache.learn_hot(identity, (page.addr, shape.born), other);
                 self.stage = Stage::Hot { hot: other, reads: None };
                 return Ok(None);
@@ -93,7 +93,7 @@ impl Descent<'_> {
         Ok(None)
     }
 
-    /// Goes on with the leaf of the key's record, if that was read beside it.
+    /// Continues with the leaf of the key's record, if it was read together with the head.
     pub(super) fn absorb_beside(
         &mut self,
         shared: &Shared,
@@ -113,14 +113,14 @@ impl Descent<'_> {
         }
     }
 
-    /// Remembers the word of the delta that named the key's leaf at the end of a reader's way.
+    /// Remembers the word of the delta that named the key's leaf at the end of a reader's descent.
     pub(super) fn learn_hot_delta(&self, shared: &Shared, found: &Found) {
         if let Lookup::Delta { addr, word, .. } = found.spot {
             self.learn_hot_word(shared, &found.head, addr, word);
         }
     }
 
-    /// Remembers a word of a page that a reader has found to name the key's leaf, in the key's place.
+    /// Remembers a word of a page that a reader found to name the key's leaf.
     pub(super) fn learn_hot_word(&self, shared: &Shared, head: &Head, addr: GlobalAddr, word: Word) {
         if self.purpose == Purpose::Read && !head.is_sealed {
             shared.learn_hot_at(head.identity, (head.page, &head.shape), addr, word);

@@ -1,4 +1,4 @@
-//! What a descent reads in each round trip, and where that goes.
+//! The READs of a descent in each round trip, and the use of their results.
 
 use super::{Descent, End, Lead, Stage};
 use crate::Result;
@@ -58,7 +58,7 @@ impl Search<Shared> for Descent<'_> {
                 if let Some(Lead { hint, remembered }) = &self.lead {
                     let at = hint.page.addr.plus(hint.shape.record_at(*rank) as u64 * 8);
                     let record = batch.read(at, hint.shape.record_words);
-                    // What the process remembers proves itself; a copy in a node may be of another page.
+                    // A remembered page proves itself; a copy in a node may be of another page.
                     let is_copy = remembered.is_none();
                     *reads = Some((record, is_copy.then(|| batch.read(hint.page.addr, page::FIXED_WORDS))));
                 }

@@ -1,11 +1,11 @@
-//! The way from a key to its place: every point operation's first half (`docs/quiver.md`,
+//! The path from a key to its place, the first half of every point operation (`docs/quiver.md`,
 //! "Protocol").
 //!
-//! A [`Descent`] is a machine without a fabric ([`Search`]). It starts at the page or the node that
-//! the process remembers for the key, else at the root. What is remembered must prove that it lives
-//! (L2), or it is forgotten and the way begins at the root. Below the root, or a node that lives,
-//! every page and node was linked at some moment of the operation, so its words count as they
-//! stand, sealed or not (L5).
+//! A [`Descent`] is a state machine without a fabric ([`Search`]). It starts at the page or the
+//! node that the process remembers for the key, otherwise at the root. Remembered pages and nodes
+//! must prove that they are alive (L2); if not, they are forgotten and the descent restarts at the
+//! root. Below the root, or a live node, every page and node was linked at some moment of the
+//! operation, so its words count as they are, sealed or not (L5).
 
 mod hot;
 mod machine;
@@ -39,13 +39,13 @@ struct Probe {
     /// The record at the key's rank, once it is read.
     record: Option<(usize, Image)>,
     record_read: Option<(usize, Option<ReadId>)>,
-    /// Delta slots that may be the key's, with what their leaves hold.
+    /// Delta slots that may be the key's, with the READs of their leaves.
     leaves: SmallVec<[(usize, Option<ReadId>); 2]>,
     /// The key's pair in the delta.
     in_delta: Option<(usize, Image)>,
     /// What is wrong with one of these leaves, which may be the key's.
     damage: Option<IndexError>,
-    /// The leaf of the record, to be read.
+    /// The READ of the record's leaf.
     record_leaf: Option<ReadId>,
 }
 
@@ -58,7 +58,7 @@ enum Stage {
         read: Option<ReadId>,
         hint: Option<NodeHint>,
     },
-    /// A page's head, with so many words, and the record that a map has foreseen.
+    /// The first words of a page's head, and the record at the rank given by a known map.
     Head {
         page: PageRef,
         words: usize,
@@ -67,10 +67,10 @@ enum Stage {
     },
     Probe(Box<Probe>),
     RecordLeaf(Box<Probe>),
-    /// For readers who know the page's map: a record alone.
+    /// For readers that know the page's map: only a record.
     Record {
         rank: usize,
-        /// With the page's first words if it is foreseen by a copy.
+        /// With the page's first words if the rank comes from a copy of the map.
         reads: Option<(ReadId, Option<ReadId>)>,
     },
     /// … and its leaf, with the page's first words.
@@ -78,29 +78,29 @@ enum Stage {
         leaf: PageRef,
         reads: Option<(ReadId, ReadId)>,
     },
-    /// For readers who remember a word with the key's leaf: the word, the page's first words, and the
-    /// leaf, in this order.
+    /// For readers that remember a word with the key's leaf: the word, the page's first words, and
+    /// the leaf, in this order.
     Hot {
         hot: HotWord,
         reads: Option<[ReadId; 3]>,
     },
 }
 
-/// What is known of the page ahead.
+/// What is known of the next page.
 struct Lead {
     hint: PageHint,
-    /// What the page's node is remembered under, if the process remembers the page. Else the node has
-    /// told: the page was linked when its slot was read.
+    /// The identity that the page's node is remembered under, if the process remembers the page.
+    /// Otherwise the page was found by its node: it was linked when its slot was read.
     remembered: Option<u64>,
 }
 
-/// A key's way through a page that the process remembers.
+/// A key's way through a remembered page.
 #[derive(Clone, Copy)]
 struct Way {
     /// Its rank if it is static.
     rank: Option<usize>,
     print: LeafPrint,
-    /// The word that may name its leaf.
+    /// The word that may name the key's leaf.
     hot: Option<HotWord>,
 }
 
@@ -111,7 +111,7 @@ impl Way {
     }
 }
 
-/// One key's way down.
+/// The descent for one key.
 pub(super) struct Descent<'k> {
     pub(super) key: NibbleKey<'k>,
     pub(super) print: Print,
@@ -120,19 +120,19 @@ pub(super) struct Descent<'k> {
     node: NodeAt,
     /// The current node as the process remembers it.
     known: Option<KnownNode>,
-    /// The slot that points to the current node; none at the root and at a remembered node.
+    /// The slot that points to the current node; `None` at the root and at a remembered node.
     pub(super) incoming: Option<ParentSlot>,
     /// The slot that points to the current page.
     from: Option<ParentSlot>,
     lead: Option<Lead>,
-    /// The record that a remembered page led to, by its rank.
+    /// The record that a remembered page led to, with its rank.
     seen: Option<Box<(usize, Image)>>,
-    /// A writer's leaf to be read with the head of the remembered page.
+    /// A leaf that a writer reads with the head of the remembered page.
     beside: Option<hot::Beside>,
     epoch: u64,
-    /// A slot that was responsible for the key's edge and said that it is not.
+    /// A slot that covered the key's edge but whose own range ends before it.
     gap: Option<SlotAt>,
-    /// What there is to do with the skip table, for a descent that found too little remembered.
+    /// The work with the skip table, for a descent that found too little remembered.
     guide: Option<Box<Guide>>,
     /// Whether the descent may begin where the skip table leads.
     may_skip: bool,
@@ -141,8 +141,8 @@ pub(super) struct Descent<'k> {
 }
 
 impl<'k> Descent<'k> {
-    /// A descent that begins where the process remembers, in the epoch that the client is pinned
-    /// at.
+    /// A descent that begins at what the process remembers, in the epoch at which the client is
+    /// pinned.
     pub(super) fn new(shared: &Shared, key: &'k [u8], purpose: Purpose, epoch: u64) -> Self {
         let mut descent = Self::from_root(shared, key, purpose, epoch);
         descent.may_skip = true;
@@ -202,8 +202,8 @@ impl<'k> Descent<'k> {
         }
     }
 
-    /// Goes to a remembered page: to the key's leaf if one of its hot words may name it, else with its
-    /// head if the key may be in the delta.
+    /// Goes to a remembered page: to the key's leaf if one of its hot words may name it, otherwise
+    /// with the page's head if the key may be in the delta.
     fn enter_remembered(&mut self, hint: PageHint, identity: u64, way: Way) {
         let is_static = !hint.delta.may_have(way.print);
         self.enter_lead(Lead { hint, remembered: Some(identity) }, way.rank, is_static);
@@ -222,8 +222,8 @@ impl<'k> Descent<'k> {
         }
     }
 
-    /// Goes to the record that a page is known to have for the key: without the head if a reader is
-    /// likely to be content with it.
+    /// Goes to the record at the rank known for the key, without the head if a reader probably
+    /// needs only the record.
     fn enter_lead(&mut self, lead: Lead, rank: Option<usize>, is_likely: bool) {
         self.stage = match (rank, self.purpose) {
             (Some(rank), Purpose::Read) if is_likely => Stage::Record { rank, reads: None },
@@ -237,24 +237,24 @@ impl<'k> Descent<'k> {
         self.lead = Some(lead);
     }
 
-    /// Goes on with the head of a page of which no more is known than what it may be long.
+    /// Goes to the head of a page whose shape is unknown; `words` is the number of words to read.
     fn enter_page(&mut self, page: PageRef, words: usize) {
         self.stage = Stage::Head { page, words, read: None, foreseen: None };
     }
 
-    /// The copy of the page's map was of no use: reads the page's own.
+    /// The copy of the page's map was of no use: reads the page's own map.
     fn enter_without_copy(&mut self, shared: &Shared, page: PageRef) {
         note(situations::MAP_COPY_WRONG);
         self.lead = None;
         self.enter_page(page, page.head_words(shared.geometry.delta));
     }
 
-    /// Whether the page ahead is one that the process remembers.
+    /// Whether the next page is a remembered one.
     fn is_by_memory(&self) -> bool {
         self.lead.as_ref().is_some_and(|lead| lead.remembered.is_some())
     }
 
-    /// The record that a remembered page has foreseen, the page, and its shape.
+    /// The record at the rank given by a remembered page, the page, and its shape.
     pub(super) fn foreseen(&self) -> Option<(GlobalAddr, PageRef, Shape)> {
         match (&self.stage, &self.lead) {
             (Stage::Head { foreseen: Some((rank, _)), .. }, Some(Lead { hint, remembered: Some(_) })) => {
@@ -264,13 +264,14 @@ impl<'k> Descent<'k> {
         }
     }
 
-    /// The key that stands in that record, which `done` has read.
+    /// The key stored in that record, which `done` has read.
     pub(super) fn foreseen_key<'w>(&self, done: &'w Batch) -> Option<&'w [u8]> {
         let Stage::Head { foreseen: Some((_, Some(read))), page, .. } = &self.stage else { return None };
         standing(page.addr, done.words(*read)).map(|leaf| leaf.key)
     }
 
-    /// What was remembered is no more: begins where the skip table leads, at last at the root.
+    /// What was remembered is no longer valid: restarts where the skip table leads, and finally at
+    /// the root.
     fn restart(&mut self, shared: &Shared) {
         if let Some(Lead { hint, remembered: Some(identity) }) = self.lead.take() {
             note(situations::PAGE_HINT_STALE);
@@ -289,7 +290,7 @@ impl<'k> Descent<'k> {
         self.stage = Stage::Node { read: None, hint: Some(hint) };
     }
 
-    /// Goes on where the skip table leads, if it does.
+    /// Continues where the skip table leads, if it leads anywhere.
     fn enter_by_table(&mut self, shared: &Shared) {
         if let Some(guide) = &mut self.guide {
             if let Some(node) = guide.next() {
@@ -305,8 +306,8 @@ impl<'k> Descent<'k> {
         }
     }
 
-    /// Begins where the skip table leads, else at the root node if it was read in this epoch: it is
-    /// not freed before the pin ends.
+    /// Begins where the skip table leads, otherwise at the root node if it was read in this epoch:
+    /// it is not freed before the pin ends.
     fn enter_root(&mut self, shared: &Shared) {
         self.enter_by_table(shared);
         if matches!(self.stage, Stage::RootWord(_))
@@ -351,10 +352,7 @@ impl<'k> Descent<'k> {
         if !is_own {
             let above = self.incoming.filter(|parent| !parent.is_root());
             let Some(parent) = above.filter(|parent| parent.node.depth + 1 < self.node.depth) else {
-                return Err(IndexError::corrupt(
-                    self.node.addr,
-                    "node with another identity than its place has",
-                ));
+                return Err(IndexError::corrupt(self.node.addr, "node's identity does not match its place"));
             };
             return Ok(Some(End::Diverged { parent, child: self.node }));
         }
@@ -371,7 +369,7 @@ impl<'k> Descent<'k> {
         self.follow(shared, words)
     }
 
-    /// Goes on by the slot that is responsible for the key's edge.
+    /// Follows the slot that is responsible for the key's edge.
     fn follow(&mut self, shared: &Shared, words: &[u64]) -> Result<Option<End>> {
         let NodeAt { addr, depth } = self.node;
         let own = self.own_edge(depth);
@@ -408,15 +406,15 @@ impl<'k> Descent<'k> {
                 self.stage = Stage::Node { read: None, hint: None };
                 Ok(None)
             }
-            // A slot above was read before it was taken, and this one after.
+            // A higher slot was read before it was set, and this one after.
             Content::None { .. } | Content::Node { .. } => self.look_again(at),
-            Content::Empty | Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of no known kind")),
+            Content::Empty | Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of unknown kind")),
         }
     }
 
-    /// Reads the current node once more, because the slot that is responsible for the key's edge
-    /// says that it is not. The slot that is was taken earlier, and read earlier still: another READ
-    /// must bring it.
+    /// Reads the current node once more, because the slot that should be responsible for the key's
+    /// edge says that it is not. The slot that is responsible was set earlier, but read before
+    /// that: another READ must find it.
     fn look_again(&mut self, at: SlotAt) -> Result<Option<End>> {
         note(situations::OUT_OF_BOUNDS);
         if self.gap.replace(at) == Some(at) {
@@ -442,7 +440,7 @@ impl<'k> Descent<'k> {
         };
         let depth = head.shape.depth;
         if depth > nibbles(self.key.bytes()) || head.identity != self.key.identity(depth) {
-            return Err(IndexError::corrupt(page.addr, "page of another prefix than its node's"));
+            return Err(IndexError::corrupt(page.addr, "page's prefix differs from its node's"));
         }
         if !head.shape.edges.contains(self.own_edge(depth)) {
             match self.from {
@@ -462,7 +460,7 @@ impl<'k> Descent<'k> {
         Ok(Some(head))
     }
 
-    /// Remembers a page whose head was read, unless it is remembered as that.
+    /// Remembers a page whose head was read, unless it is already remembered.
     fn learn_page(&mut self, shared: &Shared, head: &Head) {
         let hint = PageHint::new(head.page, head.shape, &head.map).with_delta(head.delta.iter().copied());
         match (&self.lead, self.known) {

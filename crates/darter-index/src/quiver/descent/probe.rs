@@ -1,4 +1,4 @@
-//! What decides on a key in its page: the record at its rank, and the leaves that may be its.
+//! The search for a key in its page: the record at its rank, and the leaves that may be its own.
 
 use super::{
     Descent, End, Found, Head, HotLeaf, Image, Lookup, PageRef, Print, Probe, Purpose, Shape, Shared, Stage,
@@ -9,7 +9,8 @@ use darter_fabric::{Batch, GlobalAddr};
 use smallvec::SmallVec;
 
 impl Descent<'_> {
-    /// Goes on with a page's head: the record at the key's rank, and leaves that may be the key's.
+    /// Continues with a page's head: reads the record at the key's rank, and leaves that may be the
+    /// key's.
     pub(super) fn probe(
         &mut self,
         shared: &Shared,
@@ -51,7 +52,7 @@ impl Descent<'_> {
         let fits = head.shape.may_have(key, self.key.bytes())
             && nibbles(key) >= depth
             && print(key, Print::new(shared.keys, key)) == print(self.key.bytes(), self.print);
-        (!fits).then(|| IndexError::corrupt(head.page.addr, "delta slot with another key's leaf"))
+        (!fits).then(|| IndexError::corrupt(head.page.addr, "delta slot names another key's leaf"))
     }
 
     pub(super) fn absorb_probe(
@@ -78,7 +79,7 @@ impl Descent<'_> {
         self.judge(probe)
     }
 
-    /// Whether the record at the key's rank is the key's.
+    /// Decides whether the record at the key's rank is the key's.
     fn judge(&mut self, probe: Box<Probe>) -> Result<Option<End>> {
         let Some((rank, record)) = &probe.record else { return self.elsewhere(probe).map(Some) };
         let (addr, word, head) = (probe.head.record_addr(*rank), Word(record[0]), &probe.head);
@@ -101,7 +102,8 @@ impl Descent<'_> {
             }
             (None, State::Tomb) if !word.is_erased_by(addr, self.print) => self.elsewhere(probe).map(Some),
             (_, State::Tomb) => Ok(Some(self.at_record(probe, addr, word, None))),
-            // The key is there, unless the leaf may be of another one: by a CAS, or by damage.
+            // The key is there, unless the leaf may belong to another key because of a CAS or
+            // damage.
             (Some(true), State::Leaf { .. }) if self.may_overwrite(head, word) => {
                 Ok(Some(self.at_record(probe, addr, word, None)))
             }
@@ -109,7 +111,7 @@ impl Descent<'_> {
                 self.stage = Stage::RecordLeaf(probe);
                 Ok(None)
             }
-            _ => Err(IndexError::corrupt(addr, "record of no known kind")),
+            _ => Err(IndexError::corrupt(addr, "record of unknown kind")),
         }
     }
 
@@ -127,12 +129,12 @@ impl Descent<'_> {
         Err(IndexError::corrupt(head.record_addr(rank), "record of another page's key"))
     }
 
-    /// Fails if a leaf's key is not one that a CAS before the look may have put in the key's record.
+    /// Fails unless a leaf's key is one that a blind CAS may have put in the key's record.
     pub(super) fn verify_twin(&self, shared: &Shared, addr: GlobalAddr, other: &[u8]) -> Result<()> {
         if Print::new(shared.keys, other).is_twin_of(self.print) {
             return Ok(());
         }
-        Err(IndexError::corrupt(addr, "leaf of another key than its record's"))
+        Err(IndexError::corrupt(addr, "leaf's key does not match its record"))
     }
 
     /// Fails if a word of a page names the leaf of another key than the word is for.
@@ -148,7 +150,7 @@ impl Descent<'_> {
         if is_named {
             return Ok(());
         }
-        Err(IndexError::corrupt(page.addr, "leaf of another key than its word's"))
+        Err(IndexError::corrupt(page.addr, "leaf's key does not match its word"))
     }
 
     pub(super) fn absorb_record_leaf(
@@ -169,7 +171,7 @@ impl Descent<'_> {
         if is_own {
             return Ok(Some(self.at_record(probe, addr, word, Some(words.into()))));
         }
-        // A leaf with another key than the record's: the value still stands in the record.
+        // A leaf with another key than the record's: the value is still in the record.
         if standing(addr, record).is_some() {
             self.verify_twin(shared, leaf_addr, leaf.key)?;
             let value = image_in(probe.head.page.addr, record);
@@ -185,7 +187,7 @@ impl Descent<'_> {
         End::Page(Box::new(Found { head: probe.head, spot, from: self.from }))
     }
 
-    /// The key is not static: it is in the delta, or nowhere.
+    /// The key is not static: it is in the delta, or absent.
     pub(super) fn elsewhere(&mut self, probe: Box<Probe>) -> Result<End> {
         let Probe { head, in_delta, damage, .. } = *probe;
         let spot = match (in_delta, damage) {

@@ -1,4 +1,4 @@
-//! A reader's way to one record, by what is known of its page, and to that record's leaf.
+//! A reader's path to one record, by what is known of its page, and to that record's leaf.
 
 use super::{Descent, End, Image, Lead, PageRef, Stage};
 use crate::Result;
@@ -9,7 +9,7 @@ use crate::radix::leaf;
 use darter_fabric::ReadId;
 
 impl Descent<'_> {
-    /// A reader's look at one record, by what is known of the page.
+    /// Evaluates a reader's READ of one record, by what is known of the page.
     pub(super) fn absorb_record(
         &mut self,
         shared: &Shared,
@@ -54,7 +54,7 @@ impl Descent<'_> {
         None
     }
 
-    /// The leaf of that record.
+    /// Evaluates the READ of that record's leaf.
     pub(super) fn absorb_leaf(
         &mut self,
         shared: &Shared,

@@ -4,11 +4,11 @@ use crate::ScanRange;
 use crate::quiver::nibble::{EdgeRange, LAST, first_after, first_below, nibbles};
 use std::ops::Bound;
 
-/// Nibbles that a bound from above is extended by at a time.
+/// Number of nibbles by which an upper bound is extended at a time.
 const EXTENSION: usize = 16;
 
-/// A position in key order that the walk goes on from: the pairs from `key` on, or, descending, the
-/// pairs up to `key` followed by ones without end if `is_open`.
+/// A position in key order where the walk continues: the pairs from `key` on, or, descending, the
+/// pairs up to `key`, and with `is_open` also those whose keys extend it.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
     pub(super) key: Vec<u8>,
@@ -16,7 +16,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// That of a range.
+    /// The first position of a range.
     pub(super) fn of(range: &ScanRange) -> Option<Self> {
         if !range.reverse {
             let key = match &range.from {
@@ -43,8 +43,8 @@ impl Cursor {
         Some(Self::extended(key))
     }
 
-    /// The position behind some edges of the node whose prefix is the first `depth` nibbles of `key`;
-    /// none at the end.
+    /// The position after some edges of the node whose prefix is the first `depth` nibbles of
+    /// `key`; `None` at the end.
     pub(super) fn past(
         key: &[u8],
         depth: usize,
@@ -72,12 +72,12 @@ impl Cursor {
         Self { key, is_open: true }
     }
 
-    /// Whether it must say more before it leads beyond a depth.
+    /// Whether the position must be extended before it leads beyond a depth.
     pub(super) fn falls_short_of(&self, depth: usize) -> bool {
         self.is_open && depth + 2 > nibbles(&self.key)
     }
 
-    /// Whether anything of the range can be from here on.
+    /// Whether any pair of the range can come from here on.
     pub(super) fn is_within(&self, range: &ScanRange) -> bool {
         let far = if range.reverse { &range.from } else { &range.to };
         let (Bound::Included(far) | Bound::Excluded(far)) = far else { return true };
@@ -88,7 +88,7 @@ impl Cursor {
         }
     }
 
-    /// The position behind a key in the walk's direction.
+    /// The position after a key in the walk's direction.
     pub(super) fn behind(key: &[u8], reverse: bool) -> Option<Self> {
         if reverse {
             return Self::below(key);
@@ -96,8 +96,8 @@ impl Cursor {
         Some(Self { key: [key, &[0]].concat(), is_open: false })
     }
 
-    /// Whether a key lies at this position or before it in the walk's direction, so that whatever lies
-    /// before the key is of no account.
+    /// Whether a key lies at this position or before it in the walk's direction, so that nothing
+    /// before the key matters.
     pub(super) fn has_passed(&self, key: &[u8], reverse: bool) -> bool {
         if reverse {
             key >= &self.key[..] && !(self.is_open && key.starts_with(&self.key))

@@ -1,10 +1,10 @@
 //! Range scan in both directions.
 //!
-//! The walk goes from page to page in key order by a *bound* ([`Cursor`]): the least key not visited
-//! yet, or the least of those visited when it descends. It reads as many pages as the pairs still
-//! wanted are likely to need, in one round trip; their leaves follow in the next. Pages that the
-//! process remembers need no look at their nodes ([`remembered`]). Else a look finds the node that the
-//! bound leads to, and some of its pages.
+//! The walk goes from page to page in key order by a *bound* ([`Cursor`]): the least key not
+//! visited yet, or the least of those visited when it descends. It reads as many pages as the pairs
+//! still wanted are likely to need, in one round trip; their leaves follow in the next. Pages that
+//! the process remembers are read without their nodes ([`remembered`]). Otherwise the walk reads
+//! the node that the bound leads to, and then some of its pages.
 
 mod cursor;
 mod remembered;
@@ -32,8 +32,8 @@ use darter_fabric::{Fabric, OpKind};
 use darter_pool::Client;
 use std::pin::pin;
 
-/// What a look at a node has found: the pages to be read next, with the edges that each is
-/// responsible for, in the order of the walk.
+/// The result of reading a node: the pages to read next, with the edges that each is responsible
+/// for, in the order of the walk.
 struct PageRun {
     identity: u64,
     depth: usize,
@@ -42,14 +42,14 @@ struct PageRun {
     /// A key with the node's prefix.
     key: Vec<u8>,
     pages: Vec<(PageRef, EdgeRange)>,
-    /// The edges from the first looked at to the last.
+    /// All edges that the run covers, including those without pages.
     edges: EdgeRange,
 }
 
-/// Where a look leads.
+/// Where the read of a node leads.
 enum Look {
     Pages(PageRun),
-    /// To another position; none at the end.
+    /// To another position; `None` at the end.
     Continue(Option<Cursor>),
 }
 
@@ -58,7 +58,7 @@ impl<F: Fabric> Quiver<F> {
     /// there were.
     ///
     /// # Errors
-    /// Those of the fabric, and [`IndexError::Corrupt`]; pairs visited before stay valid.
+    /// Those of the fabric, and [`IndexError::Corrupt`]; pairs visited before the error stay valid.
     pub(super) async fn visit_pairs<'v>(
         &self,
         client: &mut Client<F>,
@@ -99,7 +99,7 @@ impl<F: Fabric> Quiver<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Goes down to the node that a position leads to, from one that is remembered on its way.
+    /// Descends to the node that a position leads to, from a remembered node on the way.
     async fn look_at(
         &mut self,
         cursor: &Cursor,
@@ -132,7 +132,7 @@ impl<F: Fabric> Operation<'_, F> {
             node::verify(node, &words)?;
             if !is_own {
                 let Some((depth, edge)) = above else {
-                    return Err(IndexError::corrupt(node.addr, "root node with another identity"));
+                    return Err(IndexError::corrupt(node.addr, "root node's identity does not match"));
                 };
                 return self.around(cursor, reverse, node, (depth, edge)).await;
             }
@@ -162,7 +162,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// The position lies beside the subtree of `child`: goes into it, or past it.
+    /// The position is outside the subtree of `child`: goes into the subtree, or past it.
     async fn around(
         &mut self,
         cursor: &Cursor,
@@ -184,7 +184,8 @@ impl<F: Fabric> Operation<'_, F> {
         }))
     }
 
-    /// Reads pages of a stretch and hands on their pairs. Returns where to go on.
+    /// Reads pages of a run and hands on their pairs. Returns the position where the walk
+    /// continues.
     async fn visit_pages(
         &mut self,
         range: &ScanRange,
@@ -226,10 +227,10 @@ impl<F: Fabric> Operation<'_, F> {
         for (&(page, edges), words) in pages {
             let shape = page.verified(words)?;
             if (words[IDENTITY_AT], shape.depth) != (stretch.identity, stretch.depth) {
-                return Err(IndexError::corrupt(page.addr, "page of another prefix than its node's"));
+                return Err(IndexError::corrupt(page.addr, "page's prefix differs from its node's"));
             }
             if shape.edges.lo != edges.lo || shape.edges.hi < edges.hi {
-                return Err(IndexError::corrupt(page.addr, "page of other edges than its slot's"));
+                return Err(IndexError::corrupt(page.addr, "page's edges differ from its slot's"));
             }
             let is_whole = shape.edges == edges;
             let known = stretch.known.filter(|_| is_whole && page::proves(words[0], shape.born));
@@ -268,7 +269,7 @@ fn stretch(
             Content::Node { .. } => break,
             Content::Page { class, addr, .. } => pages.push((PageRef { addr, class }, EdgeRange { lo, hi })),
             Content::None { .. } => {}
-            Content::Invalid => return Err(IndexError::corrupt(node.addr, "slot of no known kind")),
+            Content::Invalid => return Err(IndexError::corrupt(node.addr, "slot of unknown kind")),
         }
         edges = EdgeRange { lo: edges.lo.min(lo), hi: edges.hi.max(hi) };
     }

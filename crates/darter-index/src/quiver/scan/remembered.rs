@@ -1,11 +1,11 @@
-//! Pages that the process remembers: a scan reads them without a look at their nodes, and of the
-//! first and the last one only the records that it wants.
+//! Pages that the process remembers: a scan reads them without reading their nodes, and reads only
+//! the wanted records of the first and the last page.
 //!
-//! An unsealed guard of the remembered life shows that a page's range was still its own (L2). Which
-//! records lie in the range the map tells, so it is only a guess: the walk reads one record more on
-//! the near side, whose key shows that no wanted one lies before it. Where that or the last record's
-//! key shows that the guess is wrong, or does not stand in its record, the walk reads the page again,
-//! whole.
+//! An unsealed guard of the remembered life shows that a page was still responsible for its range
+//! (L2). The map determines which records lie in the range, so this is only a guess: the walk reads
+//! one more record on the near side, whose key shows that no wanted record lies before it. If that
+//! key or the last record's shows that the guess is wrong, or is not stored in its record, the walk
+//! reads the whole page again.
 
 use super::cursor::Cursor;
 use super::rows::{Part, Rows, Source};
@@ -23,29 +23,29 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::pin::pin;
 
-/// Most pages that one round trip reads.
+/// Most pages read in one round trip.
 pub(super) const PAGES_MAX: usize = 16;
-/// Records that are less than such a part of a page are read rather than left out.
+/// Records are read rather than left out if they are less than one part in this many of a page.
 const LEFT_OUT: usize = 16;
-/// Of so many records that are wanted, one is read in vain, in case others have no value.
+/// One extra record is read for this many wanted records, in case some have no value.
 const SPARE: usize = 16;
 
 /// A remembered page that the walk goes through.
 struct Step {
     hint: PageHint,
-    /// What its node is remembered under.
+    /// The identity that its node is remembered under.
     identity: u64,
     /// The position that led to it.
     at: Cursor,
     /// The records to be read.
     ranks: Range<usize>,
-    /// The page's hot words, in what is read.
+    /// The page's hot words among the records that are read, and in the delta.
     hot: HotWords,
 }
 
 /// The READs of a step.
 struct Reads {
-    /// The page's first words, if they do not come with the records.
+    /// The page's first words, if they are read separately from the records.
     head: Option<ReadId>,
     records: ReadId,
     /// The leaves of the hot words.
@@ -58,17 +58,17 @@ enum Reach<'w> {
     End,
     /// To this key.
     Key(&'w [u8]),
-    /// Their keys do not tell.
+    /// The keys do not show it.
     Unknown,
 }
 
-/// What the process remembers from a position on.
+/// The pages that the process remembers from a position on.
 pub(super) struct Ahead {
-    /// The pages next to each other.
+    /// Adjacent pages.
     steps: Vec<Step>,
-    /// The position behind them.
+    /// The position after them.
     next: Option<Cursor>,
-    /// The node remembered for that position, if there is no page.
+    /// The node remembered for that position, if no page is.
     pub(super) node: Option<NodeHint>,
 }
 
@@ -79,11 +79,11 @@ impl Ahead {
     }
 }
 
-/// Where a visit has led.
+/// The result of a visit.
 pub(super) struct Visited {
-    /// Where to go on; none at the end.
+    /// Where to continue; `None` at the end.
     pub(super) next: Option<Cursor>,
-    /// Whether that is elsewhere.
+    /// Whether that is a new position.
     pub(super) is_ahead: bool,
     /// Whether the page there must be read whole.
     pub(super) is_whole: bool,
@@ -100,7 +100,7 @@ impl Step {
         let first = if head.is_some() { shape.record_at(self.ranks.start) } else { 0 };
         let words = shape.record_at(self.ranks.end) - first;
         let records = batch.read(page.addr.plus(first as u64 * 8), words);
-        // Behind the words that protect them.
+        // These come after the words that protect the leaves.
         let leaves = self.hot.iter().filter_map(|hot| hot.post_leaf(batch)).collect();
         Reads { head, records, leaves }
     }
@@ -113,17 +113,17 @@ impl Step {
         }
     }
 
-    /// The hot words with what was read of their leaves.
+    /// The hot words with their leaves as read.
     fn hot<'w>(&self, reads: &Reads, done: &'w Batch) -> SmallVec<[HotLeaf<'w>; 2]> {
         let leaves = reads.leaves.iter().map(|leaf| done.words(*leaf));
         self.hot.iter().copied().zip(leaves).collect()
     }
 
-    /// Verifies as much of the page's head as was read, of a page that lives.
+    /// Verifies the part of a live page's head that was read.
     fn verify(&self, part: Part<'_>) -> Result<()> {
         let PageHint { page, shape, .. } = &self.hint;
         if part.head[IDENTITY_AT] != self.identity {
-            return Err(IndexError::corrupt(page.addr, "page of another prefix than its node's"));
+            return Err(IndexError::corrupt(page.addr, "page's prefix differs from its node's"));
         }
         if part.head.len() < shape.head_words() {
             return page.verify_delta(shape, part.head);
@@ -131,7 +131,7 @@ impl Step {
         page.verified(part.head).map(drop)
     }
 
-    /// Whether nothing that is wanted lies before the records, in the walk's direction.
+    /// Whether no wanted record lies before the records read, in the walk's direction.
     fn has_the_near_ones(&self, part: Part<'_>, reverse: bool) -> Result<bool> {
         if !self.is_cut(!reverse) {
             return Ok(true);
@@ -140,7 +140,7 @@ impl Step {
         Ok(first.is_some_and(|leaf| self.at.has_passed(leaf.key, reverse)))
     }
 
-    /// How far what was read reaches.
+    /// How far the records that were read reach.
     fn reach<'w>(&self, part: Part<'w>, reverse: bool) -> Result<Reach<'w>> {
         if !self.has_the_near_ones(part, reverse)? {
             return Ok(Reach::Unknown);
@@ -149,7 +149,7 @@ impl Step {
             return Ok(Reach::End);
         }
         let last = standing_whole(self.hint.page.addr, part.record(&self.hint.shape, !reverse))?;
-        // All that was read may lie before the bound: the walk would go back.
+        // If all records that were read lie before the bound, the walk would go back.
         let last = last.filter(|leaf| !self.at.has_passed(leaf.key, reverse));
         Ok(last.map_or(Reach::Unknown, |leaf| Reach::Key(leaf.key)))
     }
@@ -201,8 +201,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Visited { next, is_ahead, is_whole })
     }
 
-    /// What the process remembers from a position on, until the pages have `wanted` pairs, about; of
-    /// the first page no part only if it is to be read whole.
+    /// The pages that the process remembers from a position on, until they have about `wanted`
+    /// pairs. If `is_whole` is true, all of the first page is read.
     pub(super) fn remembered(
         &self,
         range: &ScanRange,
@@ -237,11 +237,11 @@ impl<F: Fabric> Operation<'_, F> {
     }
 }
 
-/// The records of `count` to be read for `wanted` pairs from a rank on, or from the beginning in the
-/// walk's direction, and how many pairs the page has from there on.
+/// The ranks, of `count`, to read for `wanted` pairs from a rank on, or from the beginning in the
+/// walk's direction; and the number of pairs in the page from there on.
 fn ranks(count: usize, rank: Option<usize>, wanted: usize, reverse: bool) -> (Range<usize>, usize) {
     let wanted = wanted.saturating_add(wanted / SPARE + 1);
-    // Of the ranks as the walk comes to them, one before the first that is wanted.
+    // Counted in the walk's direction, beginning one before the first wanted rank.
     let before = rank.map_or(0, |rank| if reverse { count - 1 - rank } else { rank });
     let (mut first, mut last) = (before.saturating_sub(1), before.saturating_add(wanted).min(count));
     if first * LEFT_OUT < count {

@@ -1,8 +1,8 @@
-//! What a scan has read of pages: pairs that stand in records, and leaves to be read.
+//! What a scan has read of pages: pairs stored in records, and leaves to read.
 //!
-//! All leaves are read in one round trip unless they have more than [`LEAVES_BYTES`]. Then each page
-//! is handed on by itself: the leaves of its delta are read, which are in no order, and those of its
-//! records, which are in key order, some at a time.
+//! All leaves are read in one round trip if they have at most [`LEAVES_BYTES`]. Otherwise each page
+//! is handed on separately: first the leaves of its delta are read, which are unordered, then those
+//! of its records, which are in key order, some at a time.
 
 use crate::checker::note;
 use crate::quiver::hint::{HotLeaf, PageSlot};
@@ -22,19 +22,19 @@ use darter_fabric::{Batch, Fabric, GlobalAddr, ReadId};
 use darter_pool::Client;
 use std::cmp::Ordering;
 
-/// Bytes of leaves that a round trip reads: with those of records, one more at most.
+/// Bytes of leaves that one round trip reads; with those of records, one leaf more at most.
 const LEAVES_BYTES: usize = 4 << 20;
-/// Bytes of the smallest sectors that media have.
+/// Bytes of the smallest sectors of storage media.
 const SECTOR_BYTES_MIN: u64 = 512;
 
-/// Words of a page.
+/// The words read of a page.
 #[derive(Clone, Copy)]
 pub(super) struct Part<'w> {
-    /// The first ones: the delta at least.
+    /// The first words: at least to the end of the delta.
     pub(super) head: &'w [u64],
-    /// Those of some records next to each other.
+    /// Adjacent records.
     pub(super) records: &'w [u64],
-    /// The rank of the first of them.
+    /// The rank of the first of these records.
     pub(super) first: usize,
 }
 
@@ -51,40 +51,40 @@ impl<'w> Part<'w> {
     }
 }
 
-/// A page whose pairs are taken.
+/// A page whose pairs are read.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'w> {
     pub(super) page: PageRef,
     pub(super) shape: Shape,
     pub(super) part: Part<'w>,
-    /// What the page's node is remembered under, if the page is remembered.
+    /// The identity that the page's node is remembered under, if the page is remembered.
     pub(super) identity: Option<u64>,
     /// A key with the page's prefix.
     pub(super) path: &'w [u8],
 }
 
-/// Pairs of pages.
+/// Pairs of several pages.
 #[derive(Default)]
 pub(super) struct Rows<'w> {
     pairs: Vec<Leaf<'w>>,
-    /// Each with the number of its first pair.
+    /// Each with the index of its first pair.
     sources: Vec<(Source<'w>, usize)>,
     leaves: Vec<RowLeaf<'w>>,
-    /// The last key that counts in the walk's direction; without it, all of them do.
+    /// The last key to return in the walk's direction; all keys if `None`.
     pub(super) end: Option<&'w [u8]>,
 }
 
-/// A pair that is in a leaf.
+/// A pair stored in a leaf.
 struct RowLeaf<'w> {
     addr: GlobalAddr,
     class: u8,
-    /// The word that names it, and the number of its page's source.
+    /// The word that names it, and the index of its page in `sources`.
     word: Word,
     slot: PageSlot,
     source: usize,
-    /// The pair that stands in its record; none if none does, or in the delta.
+    /// The pair stored in its record; `None` if there is none, or in the delta.
     own: Option<Leaf<'w>>,
-    /// What was read of it.
+    /// The leaf's words, if they were read.
     image: Option<&'w [u64]>,
 }
 
@@ -99,7 +99,7 @@ impl<'w> RowLeaf<'w> {
         Ok(self.pair(keys, from, self.image.unwrap_or_default())?.0)
     }
 
-    /// The pair, by what was read of the leaf, and whether it is the leaf's.
+    /// Returns the pair, from the leaf as read, and whether the pair is the leaf's.
     fn pair<'r>(&self, keys: HashKeys, from: &Source<'_>, words: &'r [u64]) -> Result<(Leaf<'r>, bool)>
     where
         'w: 'r,
@@ -110,26 +110,26 @@ impl<'w> RowLeaf<'w> {
         let is_named = self.word.may_be_leaf_of(shape.leaf_print(page.addr, leaf.key, print));
         let fits = match self.own {
             Some(own) if own.key == leaf.key => true,
-            // A leaf with another key than the record's: the value still stands in the record.
+            // A leaf with another key than the record's: the value is still in the record.
             Some(own) if Print::new(keys, own.key).is_twin_of(print) => return Ok((own, false)),
             Some(_) => false,
             None => shape.may_have(leaf.key, path),
         };
         if !fits || !is_named {
-            return Err(IndexError::corrupt(self.addr, "leaf of another key than its word's"));
+            return Err(IndexError::corrupt(self.addr, "leaf's key does not match its word"));
         }
         Ok((leaf, true))
     }
 }
 
 impl<'w> Rows<'w> {
-    /// Takes the pairs of a page under some of its edges. The leaves under others may be those of parts
-    /// that are linked. Of the hot words count those that the page still has. `keys` are those of the
-    /// index's hashes.
+    /// Adds the pairs of a page under some of its edges. Leaves under other edges may belong to
+    /// parts that are already linked. Only hot words that the page still has are used. `keys` is
+    /// for the index's hashes.
     ///
     /// # Errors
-    /// [`IndexError::Corrupt`], also if the keys that stand in the page are not in order, or not of the
-    /// page.
+    /// [`IndexError::Corrupt`], also if the keys stored in the page are out of order or do not
+    /// belong to it.
     pub(super) fn take(
         &mut self,
         from: Source<'w>,
@@ -182,7 +182,7 @@ impl<'w> Rows<'w> {
                     own.map_or(Ok(()), |own| order.pass(page, own))?;
                 }
                 State::Empty | State::Invalid => {
-                    return Err(IndexError::corrupt(page.addr, "record of no known kind"));
+                    return Err(IndexError::corrupt(page.addr, "record of unknown kind"));
                 }
             }
         }
@@ -197,9 +197,9 @@ impl<'w> Rows<'w> {
         Ok(())
     }
 
-    /// Reads the leaves that were not, and hands on the pairs in the range, in its order, until the
-    /// sink wants no more. Returns the key of a pair whose leaf it has read, if the pair could stand
-    /// in a page.
+    /// Reads the leaves that were not read yet, and hands on the pairs in the range, in its order,
+    /// until the sink is full. Returns the key of a pair whose leaf was read although the
+    /// pair could be stored in a page.
     pub(super) async fn hand_on<F: Fabric>(
         mut self,
         (shared, client): (&Shared, &mut Client<F>),
@@ -233,7 +233,7 @@ impl<'w> Rows<'w> {
         Ok(moved_out)
     }
 
-    /// The same for leaves of more than [`LEAVES_BYTES`].
+    /// As [`Self::hand_on`], for leaves of more than [`LEAVES_BYTES`].
     async fn hand_on_by_pages<F: Fabric>(
         self,
         (shared, client): (&Shared, &mut Client<F>),
@@ -295,12 +295,12 @@ impl<'w> Rows<'w> {
     }
 }
 
-/// How a key compares to the next one in a range's direction.
+/// How a key compares with the next one in a range's direction.
 fn forwards(range: &ScanRange) -> Ordering {
     if range.reverse { Ordering::Greater } else { Ordering::Less }
 }
 
-/// Splits off the first items that have this number of bytes, the last of them perhaps more.
+/// Splits off the first items, until they have at least `portion` bytes.
 fn split_portion<T>(items: &[T], portion: usize, bytes_of: impl Fn(&T) -> usize) -> (&[T], &[T]) {
     let mut bytes = 0;
     let is_within = |item: &&T| {
@@ -326,8 +326,8 @@ impl<'r, 'w> Leaves<'r, 'w> {
         Ok(Self { rows, reads, done })
     }
 
-    /// Returns the pairs, and the key of one that could stand in a page. Remembers each leaf that is its
-    /// word's as hot.
+    /// Returns the pairs, and the key of a pair that could be stored in a page. Remembers each leaf
+    /// that matches its word as hot.
     async fn pairs(
         &self,
         shared: &Shared,
@@ -351,7 +351,7 @@ impl<'r, 'w> Leaves<'r, 'w> {
     }
 }
 
-/// The keys that stand in a page, as they are met.
+/// The keys stored in a page, in the order in which they are read.
 struct Order<'s, 'w> {
     shape: &'s Shape,
     /// A key with the page's prefix.
@@ -360,7 +360,7 @@ struct Order<'s, 'w> {
 }
 
 impl<'w> Order<'_, 'w> {
-    /// Fails unless a key comes after the one before it, or, as the first one, may be in the page.
+    /// Fails unless the key comes after the previous one; the first key must belong to the page.
     fn pass(&mut self, page: PageRef, key: &'w [u8]) -> Result<()> {
         let fits = match self.last.replace(key) {
             Some(last) => compare(last, key).is_lt(),
@@ -369,28 +369,28 @@ impl<'w> Order<'_, 'w> {
         if fits { Ok(()) } else { Err(out_of_place(page)) }
     }
 
-    /// Fails unless the last key may be in the page.
+    /// Fails unless the last key belongs to the page.
     fn end(&self, page: PageRef) -> Result<()> {
         let fits = self.last.is_none_or(|last| self.shape.may_have(last, self.path));
         if fits { Ok(()) } else { Err(out_of_place(page)) }
     }
 }
 
-/// Whether a word may be in another sector than the words after it. Elsewhere, what changes the word but
-/// for single bits changes them, too.
+/// Whether a word may be in another sector than the words after it. Otherwise damage to the word,
+/// except for single bits, changes those words too.
 fn ends_sector(addr: GlobalAddr) -> bool {
     addr.offset() % SECTOR_BYTES_MIN == SECTOR_BYTES_MIN - 8
 }
 
 fn out_of_place(page: PageRef) -> IndexError {
-    IndexError::corrupt(page.addr, "page with a record out of its place")
+    IndexError::corrupt(page.addr, "page has a record out of order")
 }
 
-/// Hands on the pairs in the range. Those of records alone are in order already, unless pages come
-/// backwards.
+/// Hands on the pairs in the range. If all come from records they are already in order, unless
+/// pages are read in descending order.
 ///
 /// # Errors
-/// [`IndexError::Corrupt`], with the first page, if a key is there twice.
+/// [`IndexError::Corrupt`], with the first page, if a key occurs twice.
 async fn hand_on(
     mut pairs: Vec<Leaf<'_>>,
     is_in_order: bool,
@@ -402,10 +402,10 @@ async fn hand_on(
         pairs.sort_by(|a, b| compare(a.key, b.key));
         let is_twice = |pair: &[Leaf<'_>]| pair[0].key == pair[1].key;
         if let Some(page) = first.filter(|_| pairs.windows(2).any(is_twice)) {
-            return Err(IndexError::corrupt(page.addr, "page, or one after it, with a key twice"));
+            return Err(IndexError::corrupt(page.addr, "page, or one after it, has a key twice"));
         }
     }
-    // The first that count, and those behind the last.
+    // The bounds of the pairs to hand on.
     let low = pairs.partition_point(|pair| {
         range.begins_behind(pair.key) || range.reverse && end.is_some_and(|end| pair.key < end)
     });

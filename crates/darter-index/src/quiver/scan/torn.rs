@@ -1,5 +1,5 @@
-//! Scans whose READs are torn: some words come before a page is parted, and the others while it is, or
-//! after that.
+//! Scans with torn READs: some words are read before a page is split, and the others during the
+//! split or after it.
 
 use crate::fixtures::{Unscheduled, advance, finish, process_on, tear, verify, writes};
 use crate::quiver::{Quiver, QuiverOptions};
@@ -9,11 +9,11 @@ use darter_pool::Pool;
 use darter_sim::{Executor, Sim, WordOrder};
 use std::cell::RefCell;
 
-/// READs of a scan that are torn, from the first on.
+/// Number of READs of a scan that are torn, from the first on.
 const READS: usize = 4;
-/// Words of a READ that come before the others, at most: the head and all slots of a node.
+/// Most words of a READ that are read before the others: the head and all slots of a node.
 const WORDS: u32 = 20;
-/// Words of a node that no scan needs: copies of maps.
+/// Words of a node that scans do not need: copies of maps.
 const COPIES: u32 = 50;
 
 /// What the scanning process remembers.
@@ -23,7 +23,7 @@ enum Memory {
     Everything,
 }
 
-/// Keys of a root with some pages, of which those with low keys are parted.
+/// Keys of a root with some pages; those with low keys are split.
 const PAGES: [&[u8]; 15] = [
     &[0x90],
     &[0xa0],
@@ -41,7 +41,7 @@ const PAGES: [&[u8]; 15] = [
     &[0x32],
     &[0x41],
 ];
-/// The same with low keys under one edge alone: their page becomes NONE, a node, and NONE.
+/// The same with low keys under a single edge: their page becomes NONE, a node, and NONE.
 const NODES: [&[u8]; 15] = [
     &[0x90],
     &[0xa0],
@@ -59,14 +59,14 @@ const NODES: [&[u8]; 15] = [
     &[0x38],
     &[0x39],
 ];
-/// Verbs that write with which a put seals a page and links several parts, at least.
+/// Fewest writing verbs with which a put seals a page and links several parts.
 const WRITES_OF_A_PARTING: usize = 9;
 
-/// Verbs that write of a put, at most.
+/// Most writing verbs of a put.
 const WRITES_MAX: usize = 100;
 
-/// One scan of a pool with all keys but the last, while the last is put. Returns the keys that the scan
-/// has found, whether the put had ended when the scan went on, and whether the READ was torn.
+/// Scans a pool with all keys except the last, while the last is put. Returns the keys that the
+/// scan found, whether the put had ended when the scan continued, and whether the READ was torn.
 fn scan_torn(
     keys: &[&[u8]],
     (reverse, memory): (bool, Memory),
@@ -104,8 +104,8 @@ fn scan_torn(
     (found.into_inner(), is_over, is_torn)
 }
 
-/// Every READ of a scan is torn at each of its words, in both orders, while the last key's page is parted,
-/// up to each of the last verbs that write. Returns the READs that were torn.
+/// Tears every READ of a scan at each of its words, in both orders, while the last key's page is
+/// split, up to each of the last writing verbs. Returns the number of torn READs.
 fn scan_beside_a_put(keys: &[&[u8]], reverse: bool, memory: Memory) -> usize {
     let mut expected: Vec<Vec<u8>> = keys.iter().map(|key| key.to_vec()).collect();
     let last = expected.pop().unwrap();
@@ -148,7 +148,7 @@ fn scan_beside_a_put(keys: &[&[u8]], reverse: bool, memory: Memory) -> usize {
 fn no_key_is_missed(keys: &[&[u8]], reverse: bool, memory: Memory) {
     let all = (keys.len() / 2..=keys.len()).map(|count| &keys[..count]);
     let torn_reads: usize = all.map(|keys| scan_beside_a_put(keys, reverse, memory)).sum();
-    assert!(torn_reads > 100, "{torn_reads} READs were torn beside a parting");
+    assert!(torn_reads > 100, "{torn_reads} READs were torn during a split");
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Choosing a table's prefix list, and changing from one table to the next.
+//! Chooses a table's prefix list, and replaces one table by the next.
 //!
-//! A table is filled before anyone can see it, and becomes current by one CAS of the root word from
-//! the table that it replaces. Who changes it is pinned since before it read the word, so that the
-//! table which the word named cannot be freed meanwhile. A builder that dies before the CAS leaves
-//! memory that the sweep finds.
+//! A table is filled before any other client can see it, and becomes current by one CAS of the root
+//! word from the table that it replaces. The client that makes the change is pinned since before it
+//! read the word, so the table that the word named cannot be freed in the meantime. A builder that
+//! dies before the CAS leaves memory that the sweep finds.
 
 use super::table::{self, DESCRIPTOR_BYTES, DESCRIPTOR_WORDS, Image, Size, Table};
 use crate::Result;
@@ -20,21 +20,21 @@ use crate::radix::prefix_list::{AdjustReport, PrefixList};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::{AllocKind, Client};
 
-/// What a verb counts as when the list is chosen, in round trips.
+/// Cost of a verb in round trips, for the choice of the list.
 const VERB_PRICE: f64 = 0.1;
-/// Size of a table, at most, in percent of the nodes' bytes.
+/// Largest size of a table, in percent of the nodes' bytes.
 const BUDGET_PERCENT: u64 = 25;
-/// Entries that a table may have however few nodes there are.
+/// Entries that a table may always have, even if there are few nodes.
 const BUDGET_MIN: u64 = 4096;
 
 impl<F: Fabric> Quiver<F> {
-    /// Whether enough searches were seen, and they read too many nodes, for another skip table to pay.
+    /// Whether sampled searches read too many nodes, so that another skip table would pay off.
     pub fn wants_adjust(&self) -> bool {
         self.shared.skip.sampling.wants_adjust()
     }
 
-    /// Walks all nodes, chooses the prefix list that saves most round trips, and builds a table of it
-    /// unless there is one. The lengths that it reports are nibbles.
+    /// Walks all nodes, chooses the prefix list that saves most round trips, and builds a table for
+    /// it unless there is one. The lengths that it reports are in nibbles.
     ///
     /// # Errors
     /// Those of the fabric, and out of space: then the old table stays.
@@ -47,8 +47,8 @@ impl<F: Fabric> Quiver<F> {
         self.adjust_by(client, choose, false).await
     }
 
-    /// Builds a table of these lengths, in nibbles, whatever table there is. Returns whether it became
-    /// current.
+    /// Builds a table of these lengths, in nibbles, regardless of the current table. Returns
+    /// whether the new one became current.
     ///
     /// # Errors
     /// As [`Quiver::adjust`].
@@ -56,7 +56,7 @@ impl<F: Fabric> Quiver<F> {
         Ok(self.adjust_by(client, |_| PrefixList::new(lengths), true).await?.rebuilt)
     }
 
-    /// The lengths of the prefixes that the current table has, in nibbles.
+    /// The prefix lengths of the current table, in nibbles.
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt).
@@ -65,8 +65,8 @@ impl<F: Fabric> Quiver<F> {
         Ok(table.map(|table| table.list.bytes()).unwrap_or_default())
     }
 
-    /// The same as [`Quiver::adjust`], for upkeep and bulk loads, which a pool without room for a table
-    /// does not make fail.
+    /// As [`Quiver::adjust`], for maintenance and bulk loads: does not fail if the pool has no room
+    /// for a table.
     pub(in crate::quiver) async fn adjust_if_there_is_room(&self, client: &mut Client<F>) -> Result<()> {
         match self.adjust(client).await {
             Err(error) if error.is_out_of_space() => Ok(()),
@@ -103,7 +103,7 @@ impl<F: Fabric> Quiver<F> {
         Ok(AdjustReport { before, after: self.prefix_list(client).await?, ..AdjustReport::default() })
     }
 
-    /// The current table, and the epoch that it was read in.
+    /// The current table, and the epoch at which it was read.
     async fn table_in_force(&self, client: &mut Client<F>) -> Result<(Option<Table>, u64)> {
         let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
         let (_, table) = operation.current_table().await?;
@@ -126,7 +126,7 @@ impl<F: Fabric> Quiver<F> {
         Ok(image)
     }
 
-    /// A step of a walk, under a pin of its own.
+    /// One step of a walk, under its own pin.
     async fn walk_on(
         &self,
         client: &mut Client<F>,
@@ -137,8 +137,7 @@ impl<F: Fabric> Quiver<F> {
         walk.step(&mut operation, visit).await
     }
 
-    /// Puts a table in the place of the current one. Returns whether it did: another client may have
-    /// been first.
+    /// Replaces the current table. Returns whether it did: another client may have been faster.
     async fn replace_table(&self, client: &mut Client<F>, list: PrefixList, image: &Image) -> Result<bool> {
         let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
         let (word, old) = operation.current_table().await?;
@@ -148,7 +147,7 @@ impl<F: Fabric> Quiver<F> {
         let (descriptor, table) = match made {
             Ok(made) => made,
             Err(error) => {
-                // What a lost connection may have written is left to the sweep.
+                // Memory that a lost connection may have written is left to the sweep.
                 if error.is_out_of_space() {
                     maker.discard(&mut operation.client);
                 }
@@ -178,8 +177,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok((word, Some((at, Table::parse(&self.shared.keys, at, &words)?))))
     }
 
-    /// Makes the segments of a table, in all memory nodes by turns, and its descriptor, whose address
-    /// it returns.
+    /// Makes the segments of a table, on all memory nodes in turn, and its descriptor. Returns the
+    /// descriptor's address.
     async fn make_table(
         &mut self,
         maker: &mut Maker,
@@ -198,7 +197,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok((descriptor, table))
     }
 
-    /// Hands over a table that is current no more.
+    /// Retires a table that is no longer current.
     fn retire_table(&mut self, descriptor: GlobalAddr, table: &Table) {
         let bytes = table.size.segment_bytes();
         let segments = table.segments.iter().map(|&segment| (segment, bytes));

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! *Delta* is the node's depth less the prefix's length; *print* is 16 bits of the prefix's hash.
-//! *Check* is a keyed hash of everything else. Words of two entries may come together where clients
-//! write at once, or where a READ meets a WRITE: they make no entry.
+//! *Check* is a keyed hash of everything else. Words of two entries may get mixed if clients write
+//! at the same time, or if a READ overlaps a WRITE: these do not form an entry.
 
 use crate::quiver::hint::NodeHint;
 use crate::radix::prefix_hash::HashKeys;
@@ -31,12 +31,12 @@ const HIGH_AT: u32 = 48;
 const PRINT_AT: u32 = 32;
 const LOW: u64 = (1 << HIGH_AT) - 1;
 
-/// What is in a place for an entry.
+/// The content of an entry's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// No entry.
     Empty,
-    /// Words that are no entry: of two writers, or damage.
+    /// Words that do not form an entry: from two writers, or damage.
     Torn,
     /// An entry of another prefix.
     Other,
@@ -44,7 +44,7 @@ pub(super) enum Place {
     Own(NodeHint),
 }
 
-/// The entry that leads from the prefix of so many nibbles, with this hash, to a node.
+/// Encodes the entry that leads from the prefix of `len` nibbles, with this hash, to a node.
 pub(super) fn encode(keys: &HashKeys, hash: u64, len: usize, node: NodeHint) -> [u64; ENTRY_WORDS] {
     let delta = (node.depth - len) as u64;
     let first = delta << ADDR_BITS | node.addr.bits() >> 4;
@@ -53,7 +53,7 @@ pub(super) fn encode(keys: &HashKeys, hash: u64, len: usize, node: NodeHint) -> 
     [first | check >> 16 << HIGH_AT, second | check << HIGH_AT]
 }
 
-/// What is in a place, for the prefix of so many nibbles with this hash.
+/// Decodes a place for the prefix of `len` nibbles with this hash.
 pub(super) fn decode(keys: &HashKeys, hash: u64, len: usize, words: &[u64]) -> Place {
     let (first, second) = (words[0] & LOW, words[1] & LOW);
     if words == EMPTY {
@@ -72,7 +72,7 @@ pub(super) fn decode(keys: &HashKeys, hash: u64, len: usize, words: &[u64]) -> P
     Place::Own(NodeHint { addr, born: second as u32, depth })
 }
 
-/// Whether a place holds an entry, of whatever prefix.
+/// Whether a place holds an entry of any prefix.
 pub(super) fn is_entry(keys: &HashKeys, words: &[u64]) -> bool {
     matches!(decode(keys, 0, 0, words), Place::Other | Place::Own(_))
 }
@@ -81,7 +81,7 @@ fn print(hash: u64) -> u64 {
     hash >> 48
 }
 
-/// 32 bits that hold all of an entry together.
+/// A check of 32 bits over a whole entry.
 fn check(keys: &HashKeys, first: u64, second: u64) -> u64 {
     keys.express_of(keys.express_of(first) ^ second) >> 32
 }

@@ -1,9 +1,9 @@
-//! What a descent has to do with the skip table: it looks up the prefixes of its key, tells the
-//! node to begin at, and enters nodes that it has passed and not found there.
+//! The use of the skip table by a descent: it looks up the prefixes of its key, returns the nodes
+//! to begin at, and enters nodes that the descent has passed and not found in the table.
 //!
-//! A node is entered by a descent that came to it by a slot and found its guard unsealed. So it was
-//! linked, as everything that is remembered (L2). The WRITE goes with the descent's next batch; a
-//! descent that has none enters nothing.
+//! A node is entered by a descent that reached it through a slot and found its guard unsealed. So
+//! it was linked, like everything that is remembered (L2). The WRITE is posted with the descent's
+//! next batch; without a next batch, nothing is entered.
 
 use super::entry::{self, BUCKET_WORDS, ENTRY_WORDS, Place};
 use super::table::{self, DESCRIPTOR_WORDS, TABLE_KEPT, Table};
@@ -29,26 +29,26 @@ struct Lookup {
     words: [u64; BUCKET_WORDS],
 }
 
-/// A descriptor to be read: the root word that names it.
+/// A descriptor to read, and the root word that names it.
 #[derive(Debug)]
 struct Load {
     word: u64,
     read: Option<ReadId>,
 }
 
-/// A descent's part of the table.
+/// A descent's use of the table.
 #[derive(Debug, Default)]
 pub(in crate::quiver) struct Guide {
     lookups: SmallVec<[Lookup; 4]>,
     /// Nodes that the table leads to, the deepest last.
     found: SmallVec<[NodeHint; 4]>,
-    /// Entries to be written.
+    /// Entries to write.
     entries: SmallVec<[(GlobalAddr, [u64; ENTRY_WORDS]); 2]>,
     load: Option<Load>,
 }
 
 impl Guide {
-    /// A guide for a key, if the process knows a table that has lengths for it.
+    /// Creates a guide for a key, if the process knows a table with lengths for it.
     pub(in crate::quiver) fn of(
         skip: &Skip,
         keys: &HashKeys,
@@ -66,8 +66,8 @@ impl Guide {
         (!guide.lookups.is_empty()).then(|| Box::new(guide))
     }
 
-    /// Notes what a descent pinned at this epoch has read in the root word. Returns a guide that
-    /// reads the descriptor if the process does not know it.
+    /// Notes the root word read by a descent pinned at this epoch. Returns a guide that reads the
+    /// descriptor if the process does not know it.
     pub(in crate::quiver) fn for_word(skip: &Skip, word: u64, epoch: u64) -> Option<Box<Self>> {
         if skip.see(word, epoch) || word == 0 {
             return None;
@@ -83,7 +83,7 @@ impl Guide {
         }
     }
 
-    /// Adds what goes with whatever the descent reads next.
+    /// Adds the verbs that go with the descent's next READs.
     pub(in crate::quiver) fn post(&mut self, batch: &mut Batch) {
         for (at, words) in self.entries.drain(..) {
             batch.write(at, &words);
@@ -93,7 +93,7 @@ impl Guide {
         }
     }
 
-    /// Takes the descriptor, if it was read.
+    /// Parses the descriptor, if it was read.
     ///
     /// # Errors
     /// [`IndexError::Corrupt`](crate::IndexError::Corrupt).
@@ -110,7 +110,7 @@ impl Guide {
         Ok(())
     }
 
-    /// Takes the buckets, for a key of so many nibbles. A deeper node is not on its path.
+    /// Evaluates the buckets, for a key of `most` nibbles. A deeper node is not on its path.
     pub(in crate::quiver) fn absorb(&mut self, keys: &HashKeys, most: usize, done: &Batch) {
         for lookup in &mut self.lookups {
             let Some(read) = lookup.read.take() else { continue };
@@ -124,8 +124,8 @@ impl Guide {
         self.found.pop()
     }
 
-    /// Notes a node of the key's path that was read by a slot of a node of depth `above`, and whose
-    /// guard is unsealed.
+    /// Notes a node on the key's path that was read through a slot of a node of depth `above`, and
+    /// whose guard is unsealed.
     pub(in crate::quiver) fn passed(&mut self, keys: &HashKeys, above: usize, node: NodeHint, epoch: u64) {
         if is_old(node.born, epoch) {
             return;
@@ -145,7 +145,7 @@ impl Guide {
 }
 
 impl Lookup {
-    /// The node that the bucket says.
+    /// The node found in the bucket.
     fn found(&self, keys: &HashKeys) -> Option<NodeHint> {
         let mut found = None;
         for words in self.words.chunks_exact(ENTRY_WORDS) {

@@ -1,4 +1,4 @@
-//! The skip table in a check and in the counts.
+//! The skip table in checks and counts.
 
 use super::entry::{self, ENTRY_WORDS};
 use super::table::DESCRIPTOR_BYTES;
@@ -7,8 +7,8 @@ use crate::{CheckReport, EstStats, Result};
 use darter_fabric::Fabric;
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Verifies that the current skip table is one, reaches it, and counts its entries. What an entry
-    /// leads to may be gone, so nothing is wrong with any of them.
+    /// Verifies the current skip table, marks it as reached, and counts its entries. The node of an
+    /// entry may be gone, so no entry is wrong.
     pub(in crate::quiver) async fn inspect_table(
         &mut self,
         report: &mut CheckReport,

@@ -1,4 +1,4 @@
-//! The skip table under damage, death and searches that are late, driven by hand.
+//! Scheduled tests of the skip table with damage, clients that die and slow searches.
 
 use super::entry::{self, BUCKET_ENTRIES, ENTRY_WORDS};
 use super::table::{DESCRIPTOR_WORDS, Table};
@@ -17,10 +17,10 @@ use darter_pool::{AllocKind, Client, Pool};
 use darter_sim::{Executor, Sim};
 use std::collections::BTreeMap;
 
-/// Pages so small that few keys make many nodes, and nothing remembered.
+/// Small pages, so that few keys make many nodes, and no cache.
 const OPTIONS: fn() -> QuiverOptions =
     || QuiverOptions { page_records: 3, page_delta: 2, cache_bytes: 0, ..QuiverOptions::default() };
-/// Lengths of which each covers nodes.
+/// Lengths, each of which covers nodes.
 const LENGTHS: [u8; 4] = [1, 3, 6, 9];
 
 fn key_of(number: u64) -> Vec<u8> {
@@ -35,20 +35,20 @@ async fn fill(quiver: &Quiver<Sim>, client: &mut Client<Sim>, keys: u64) {
     }
 }
 
-/// The current table, and where its descriptor is.
+/// The current table and the address of its descriptor.
 async fn table_of(quiver: &Quiver<Sim>, client: &mut Client<Sim>) -> (GlobalAddr, Table) {
     let mut operation = Operation::begin(&quiver.shared, client, OpKind::Maintain).await.unwrap();
     operation.current_table().await.unwrap().1.unwrap()
 }
 
-/// Puts other words in the place of some of a table's.
+/// Overwrites some words of a table.
 async fn scramble(quiver: &Quiver<Sim>, client: &mut Client<Sim>, noise: u64) {
     let (_, table) = table_of(quiver, client).await;
     let segment = table.segments[0];
     let words = client.read(segment, table.size.segment_words()).await.unwrap();
     let places = words.len() / ENTRY_WORDS;
     let [from, to] = [noise, noise >> 20].map(|at| at as usize % places * ENTRY_WORDS);
-    // An entry in another's place, half of one, one with a flipped bit, or no entry at all.
+    // An entry in another's place, half of one, one with a flipped bit, or arbitrary words.
     let moved = match noise >> 40 & 3 {
         0 => [words[from], words[from + 1]],
         1 => [words[from], words[to + 1]],
@@ -107,7 +107,7 @@ fn a_damaged_descriptor_is_an_error() {
             client.post(|batch| batch.write(at, &[u64::MAX >> 1])).await.unwrap();
             let other = Quiver::open(&mut client, OPTIONS()).await.unwrap();
             pass_graces(&pool, &quiver, &mut client).await;
-            // The first search reads the descriptor beside the root node.
+            // The first search reads the descriptor together with the root node.
             let found = other.get(&mut client, &key_of(1)).await;
             assert!(matches!(found, Err(IndexError::Corrupt { .. })), "word {damaged}: {found:?}");
             let report = other.check(&mut client).await.unwrap();
@@ -116,7 +116,7 @@ fn a_damaged_descriptor_is_an_error() {
     }
 }
 
-/// Whoever builds a table may die at any of its writes: what it leaves is found.
+/// A client that builds a table may die at any of its writes: the sweep finds what it leaves.
 #[test]
 fn who_dies_while_building_leaves_no_memory() {
     for writes_done in 0.. {
@@ -144,7 +144,7 @@ fn who_dies_while_building_leaves_no_memory() {
             let report = quiver.check(&mut client).await.unwrap();
             let audit = pool.audit(&mut client, &report.reachable).await.unwrap();
             assert_eq!(audit.violations, Vec::<String>::new());
-            // The old table lies in this process's own blocks, which are swept when it has closed.
+            // The old table is in this process's own blocks, which are swept after it has closed.
             let leaked = (audit.leaked_bytes - audit.own_leaked_bytes, audit.dead_leaked_bytes);
             assert_eq!(leaked, (0, 0), "after {writes_done} writes");
             let (_, table) = table_of(&quiver, &mut client).await;
@@ -159,7 +159,8 @@ fn who_dies_while_building_leaves_no_memory() {
     }
 }
 
-/// Keys that share a long beginning, and a table that leads to their node from a part of it.
+/// Puts keys with a long common prefix, and builds a table that leads to their node from a part of
+/// it.
 async fn fill_stem(quiver: &Quiver<Sim>, client: &mut Client<Sim>) {
     for end in 0..20 {
         quiver.put(client, &[b's', b't', b'e', b'm', end * 8], b"true", Condition::Always).await.unwrap();
@@ -176,7 +177,7 @@ fn a_node_of_another_prefix_is_not_believed() {
         fill_stem(&quiver, &mut client).await;
         pass_graces(&pool, &quiver, &mut client).await;
         for absent in [&b"st"[..], b"ste", b"stem", b"sten", b"stale-and-long"] {
-            // The first search may only learn of the table.
+            // The first search may only read the table's address.
             for _ in 0..3 {
                 assert_eq!(quiver.get(&mut client, absent).await.unwrap(), None, "{absent:?}");
             }
@@ -199,7 +200,7 @@ fn a_node_of_another_life_is_not_believed() {
         let mut hashed = NibbleKey::new(keys, key);
         let (identity, hash) = (hashed.identity(8), keys.express_of(hashed.identity(3)));
         let (_, table) = table_of(&quiver, &mut client).await;
-        // A node of the prefix that has no keys, as one that was never linked, and the born of another.
+        // A node of the prefix without keys, as if it was never linked, and with another born.
         let mut slots = [Slot::EMPTY; EDGES];
         slots[0] = Slot::none(LAST);
         let (entry, draft) = {
@@ -219,8 +220,8 @@ fn a_node_of_another_life_is_not_believed() {
     });
 }
 
-/// A search is stopped at each of its moments while another client replaces the table, twice, and
-/// passes as many graces as the search's pin allows.
+/// A search is stopped at each of its steps while another client replaces the table twice, and lets
+/// as many grace periods pass as the search's pin allows.
 #[test]
 fn a_late_search_goes_by_no_table_that_is_free() {
     each_pair_of_stops(|stops| {

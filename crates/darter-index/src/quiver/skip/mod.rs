@@ -1,13 +1,12 @@
-//! The skip table: where descents begin that find nothing remembered (`docs/quiver.md`, "Skip
-//! table").
+//! The skip table: where descents begin if nothing is remembered (`docs/quiver.md`, "Skip table").
 //!
-//! For each length of a prefix list, in nibbles, the table maps the first so many nibbles of a key
-//! to the first node on the key's path that is as deep or deeper. All of it is hints that bear the
-//! life of what they lead to, so entries are written by plain WRITEs and nothing is ever taken out.
+//! For each length of a prefix list, in nibbles, the table maps the prefix of a key of that length
+//! to the first node on the key's path that is as deep or deeper. All entries are hints that carry
+//! the life of the node they lead to, so they are written by plain WRITEs and never removed.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `entry` | an entry in two words, and what else may stand in its place |
+//! | `entry` | an entry in two words, and other contents of its place |
 //! | `table` | a table's descriptor, its size, and where its buckets are |
 //! | `view` | the table as the process knows it |
 //! | `guide` | what a descent looks up and enters |

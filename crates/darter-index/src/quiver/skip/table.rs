@@ -6,8 +6,8 @@
 //! segment     2^bits buckets of 4 entries
 //! ```
 //!
-//! Nothing of a table changes but its entries: another list or size is another table. Each table
-//! has the version after that of the table that it replaces, so that a word which was read long ago
+//! Only the entries of a table ever change: another list or size requires another table. The
+//! version of each table is one higher than that of the table it replaces, so a word read long ago
 //! is not mistaken for another that names the same address.
 
 use super::entry::{self, BUCKET_ENTRIES, BUCKET_WORDS, ENTRY_WORDS, Place};
@@ -25,30 +25,30 @@ pub(super) const DESCRIPTOR_BYTES: u64 = DESCRIPTOR_WORDS as u64 * 8;
 const FIXED_WORDS: usize = 4;
 /// Most segments.
 const SEGMENTS_MAX: usize = DESCRIPTOR_WORDS - FIXED_WORDS;
-/// Most buckets of a segment, as a power of two: a mebibyte.
+/// Most buckets of a segment, as a power of two: the segment has one mebibyte.
 const BITS_MAX: u32 = 14;
-/// Buckets of a segment of a table of several, as a power of two, unless that is too little.
+/// Buckets of a segment in a table of several, as a power of two, unless that is not enough.
 const BITS_USUAL: u32 = 8;
-/// Epochs for which a table is used. What it leads to was born at most 2^31 epochs before it was
-/// entered, so that no life is mistaken for another (L1).
+/// Epochs for which a table is used. The nodes it leads to were born at most 2^31 epochs before
+/// they were entered, so no life is mistaken for another (L1).
 pub(super) const TABLE_KEPT: u64 = 1 << 30;
 
 const ADDR_BITS: u32 = 44;
 const VERSION_BITS: u32 = 64 - ADDR_BITS;
 
-/// Where the descriptor is that a root word names; none if the word names none.
+/// The address of the descriptor that a root word names; `None` if the word names none.
 pub(super) fn descriptor_of(word: u64) -> Option<GlobalAddr> {
     let addr = GlobalAddr::from_bits((word & ((1 << ADDR_BITS) - 1)) << 4);
     (word != 0).then_some(addr)
 }
 
-/// The root word that names a descriptor, to replace another root word.
+/// The root word that names a descriptor, as the successor of another root word.
 pub(super) fn word_after(word: u64, descriptor: GlobalAddr) -> u64 {
     let version = (word >> ADDR_BITS) + 1;
     (version & ((1 << VERSION_BITS) - 1)) << ADDR_BITS | descriptor.bits() >> 4
 }
 
-/// How many buckets a table has.
+/// The number of buckets of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     /// Buckets of a segment, as a power of two.
@@ -57,7 +57,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// That of a table for so many entries, about a third of its places.
+    /// The size of a table for `entries` entries, which fill about a third of its places.
     pub(super) fn for_entries(entries: u64) -> Self {
         let buckets = (entries * 3 / BUCKET_ENTRIES as u64).max(1);
         let fits = |bits: &u32| buckets.div_ceil(1 << bits) <= SEGMENTS_MAX as u64;
@@ -67,7 +67,7 @@ impl Size {
         Self { bits, segments }
     }
 
-    /// Entries that a table of at most this many bytes is made for.
+    /// The number of entries for which a table of at most `bytes` bytes is made.
     pub(super) fn entries_within(bytes: u64) -> u64 {
         bytes / (ENTRY_WORDS as u64 * 8 * 3)
     }
@@ -76,7 +76,7 @@ impl Size {
         self.segments << self.bits
     }
 
-    /// Words of all its buckets.
+    /// Words of all buckets.
     pub(super) fn words(self) -> usize {
         self.buckets() * BUCKET_WORDS
     }
@@ -97,7 +97,7 @@ impl Size {
     }
 }
 
-/// A table as its descriptor says.
+/// A table as given by its descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Table {
     /// The lengths of prefixes, in nibbles.
@@ -109,7 +109,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// The words of its descriptor.
+    /// The words of the table's descriptor.
     pub(super) fn descriptor(&self, keys: &HashKeys) -> [u64; DESCRIPTOR_WORDS] {
         let mut words = [0; DESCRIPTOR_WORDS];
         let shape = u64::from(self.size.bits) | (self.size.segments as u64) << 8;
@@ -124,9 +124,9 @@ impl Table {
     /// The table that a descriptor describes.
     ///
     /// # Errors
-    /// [`IndexError::Corrupt`] if it describes none.
+    /// [`IndexError::Corrupt`] if there is none.
     pub(super) fn parse(keys: &HashKeys, addr: GlobalAddr, words: &[u64]) -> Result<Self> {
-        let corrupt = || IndexError::corrupt(addr, "descriptor of a skip table with another check");
+        let corrupt = || IndexError::corrupt(addr, "skip table descriptor fails its check");
         if words.len() != DESCRIPTOR_WORDS || words[0] != check(keys, words) {
             return Err(corrupt());
         }
@@ -143,7 +143,7 @@ impl Table {
         })
     }
 
-    /// Whether it has this list, about this size, and is not old.
+    /// Whether it has this list, approximately this size, and is not too old.
     pub(super) fn is_fit(&self, list: PrefixList, size: Size, epoch: u64) -> bool {
         let (is, should) = (self.size.words(), size.words());
         self.list == list
@@ -152,14 +152,14 @@ impl Table {
             && epoch.wrapping_sub(self.born) < TABLE_KEPT / 2
     }
 
-    /// Where the bucket for a prefix with this hash is.
+    /// The address of the bucket for a prefix with this hash.
     pub(super) fn bucket(&self, hash: u64) -> GlobalAddr {
         let bucket = self.size.bucket(hash);
         let within = bucket & ((1 << self.size.bits) - 1);
         self.segments[bucket >> self.size.bits].plus((within * BUCKET_WORDS * 8) as u64)
     }
 
-    /// Bytes of its descriptor and segments.
+    /// Bytes of the descriptor and the segments.
     pub(super) fn bytes(&self) -> u64 {
         DESCRIPTOR_BYTES + self.size.segments as u64 * self.size.segment_bytes()
     }
@@ -169,8 +169,8 @@ fn check(keys: &HashKeys, words: &[u64]) -> u64 {
     words[1..].iter().fold(1, |check, word| keys.express_of(check ^ word))
 }
 
-/// The place in a bucket where an entry goes: that of its prefix, else one without an entry, else
-/// one that its hash chooses.
+/// The place in a bucket for an entry: that of its prefix, otherwise one without an entry,
+/// otherwise one chosen by its hash.
 pub(super) fn place_for(keys: &HashKeys, hash: u64, len: usize, bucket: &[u64]) -> usize {
     let places = || bucket.chunks_exact(ENTRY_WORDS).map(|words| entry::decode(keys, hash, len, words));
     let own = places().position(|place| matches!(place, Place::Own(_)));
@@ -188,7 +188,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// One without entries.
+    /// Creates a table without entries.
     pub(super) fn new(size: Size) -> Self {
         Self { size, words: vec![0; size.words()], entries: 0 }
     }
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(descriptor_of(0), None);
     }
 
-    /// Entries that find their bucket full are few.
+    /// Few entries find their bucket full.
     #[test]
     fn most_entries_find_a_place() {
         let keys = KEYS();

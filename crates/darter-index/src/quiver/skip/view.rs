@@ -1,9 +1,10 @@
-//! The skip table as a process knows it.
+//! The skip table as known to a process.
 //!
-//! The root word was last read, or written, by a client pinned at the epoch *seen*. A client pinned no later may
-//! go by the table that it named: whoever replaces the table stamps it with an epoch that is read
-//! after the CAS, and so is *seen* at least. The table is freed when no client is pinned at its
-//! stamp or before. A client pinned later reads the root word again, with that of the root node.
+//! The root word was last read, or written, by a client pinned at the epoch *seen*. A client pinned
+//! no later may use the table that the word named: a client that replaces the table stamps it with
+//! an epoch that it reads after the CAS, which is therefore at least *seen*. The table is freed
+//! when no client is pinned at its stamp or before. A client pinned later reads the root word
+//! again, together with that of the root node.
 
 use super::table::Table;
 use crate::radix::sampling::{Sampling, is_due};
@@ -12,22 +13,22 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Epochs after which a word that was not read meanwhile could be another's: fewer tables than
-/// there are versions can have come in between.
+/// Epochs after which a word that was not read in between could belong to another table: fewer
+/// tables than there are versions can have been made in that time.
 const WORD_KEPT: u64 = 1 << 10;
 /// One search in this many is sampled.
 const SAMPLED: u32 = 16;
 
-/// What a root word named.
+/// The table that a root word named.
 #[derive(Debug)]
 pub(super) struct View {
     word: u64,
     pub(super) table: Option<Table>,
-    /// The latest epoch at which a client was pinned that read or wrote this word; 0 if none was.
+    /// The latest epoch of a client that read or wrote this word; 0 if there was none.
     seen: AtomicU64,
 }
 
-/// What the clients of a process share of the skip table.
+/// State of the skip table shared by the clients of a process.
 #[derive(Debug)]
 pub(in crate::quiver) struct Skip {
     view: ArcSwap<View>,
@@ -36,8 +37,8 @@ pub(in crate::quiver) struct Skip {
 }
 
 impl Skip {
-    /// What is known by the root word, which a client pinned at this epoch has read: whether there is
-    /// a table.
+    /// The state known from the root word, as read by a client pinned at this epoch: only whether
+    /// there is a table.
     pub(in crate::quiver) fn new(word: u64, epoch: u64) -> Self {
         let view = View { word: 0, table: None, seen: AtomicU64::new(0) };
         let skip = Self { view: ArcSwap::from_pointee(view), sampling: Sampling::default() };
@@ -50,14 +51,14 @@ impl Skip {
         self.view(epoch).is_some()
     }
 
-    /// What a client pinned at this epoch may go by; none if it has to read the root word.
+    /// The view that a client pinned at this epoch may use; `None` if it has to read the root word.
     pub(super) fn view(&self, epoch: u64) -> Option<Guard<Arc<View>>> {
         let view = self.view.load();
         (view.seen.load(Ordering::Acquire) >= epoch).then_some(view)
     }
 
-    /// Notes that a client pinned at this epoch has read the root word. Returns whether the process
-    /// knows what it names.
+    /// Notes that a client pinned at this epoch read the root word. Returns whether the process
+    /// knows the table that it names.
     pub(super) fn see(&self, word: u64, epoch: u64) -> bool {
         let view = self.view.load();
         let seen = view.seen.load(Ordering::Acquire);
@@ -68,8 +69,8 @@ impl Skip {
         is_known
     }
 
-    /// Notes the table that the root word named to a client pinned at this epoch, or that the client
-    /// has put there. Of two words the one that was seen later counts.
+    /// Notes the table that the root word named to a client pinned at this epoch, or that the
+    /// client linked. Of two words the one seen later is kept.
     pub(super) fn learn(&self, word: u64, table: Table, epoch: u64) {
         let new = Arc::new(View { word, table: Some(table), seen: AtomicU64::new(epoch) });
         self.view.rcu(|known| {
@@ -78,7 +79,7 @@ impl Skip {
         });
     }
 
-    /// Counts a search that read so many nodes, if it is one of those sampled.
+    /// Counts a search that read `nodes_read` nodes, if it is one of those sampled.
     #[inline]
     pub(in crate::quiver) fn note_search(&self, nodes_read: u32) {
         thread_local! {
