@@ -4,12 +4,12 @@
 use crate::Program;
 use darter_bench::BenchError;
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Take, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest line by which a child reports that it is ready, in bytes.
+/// Longest line that a child prints, in bytes.
 const LINE_BYTES_MAX: u64 = 256;
 /// How long a child may take to end by itself.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,7 +25,8 @@ fn heard<T>(outcome: io::Result<T>) -> Result<T, BenchError> {
 #[derive(Debug)]
 pub(crate) struct ChildProcess {
     child: Child,
-    /// The line that it printed.
+    out: BufReader<Take<ChildStdout>>,
+    /// The line that it printed when it was ready.
     line: String,
 }
 
@@ -43,15 +44,34 @@ impl ChildProcess {
         for variable in &program.credentials {
             process.env_remove(variable);
         }
-        let mut child = Self { child: heard(process.spawn())?, line: String::new() };
-        if let Some(out) = child.child.stdout.take() {
-            heard(BufReader::new(out.take(LINE_BYTES_MAX)).read_line(&mut child.line))?;
-        }
+        let mut child = heard(process.spawn())?;
+        let out =
+            child.stdout.take().ok_or_else(|| BenchError::Process("a child has no stdout".to_owned()))?;
+        let mut child = Self { child, out: BufReader::new(out.take(LINE_BYTES_MAX)), line: String::new() };
+        child.line = child.read_line()?;
         if child.line.is_empty() {
             let name = command.first().map_or_else(Default::default, |name| name.to_string_lossy());
             return Err(BenchError::Process(format!("`{name}` ended before it was ready")));
         }
         Ok(child)
+    }
+
+    /// Returns the next line that it prints; an empty one if it has ended.
+    pub(crate) fn read_line(&mut self) -> Result<String, BenchError> {
+        let mut line = String::new();
+        self.out.get_mut().set_limit(LINE_BYTES_MAX);
+        heard(self.out.read_line(&mut line))?;
+        Ok(line)
+    }
+
+    /// Writes to the child's standard input.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), BenchError> {
+        heard(self.child.stdin.iter_mut().try_for_each(|input| input.write_all(bytes)))
+    }
+
+    /// Waits until the process has ended by itself.
+    pub(crate) fn wait(&mut self) -> Result<ExitStatus, BenchError> {
+        heard(self.child.wait())
     }
 
     /// Starts a memory node on a port that it chooses.

@@ -52,9 +52,9 @@ impl<F: Fabric> Dart<F> {
     /// While others write, keys near the chunk borders may be counted twice or not at all. On a
     /// path, nodes deeper than 255 bytes are counted as one level.
     pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
-        let mut census = IncrementalStats::default();
+        let mut progress = IncrementalStats::default();
         loop {
-            if let Some(stats) = self.count_some(client, &mut census).await? {
+            if let Some(stats) = self.count_some(client, &mut progress).await? {
                 return Ok(stats);
             }
         }
@@ -69,23 +69,23 @@ impl<F: Fabric> Dart<F> {
     pub(crate) async fn count_some(
         &self,
         client: &mut Client<F>,
-        census: &mut IncrementalStats,
+        progress: &mut IncrementalStats,
     ) -> Result<Option<IndexStats>> {
         let mut operation = Operation::pin(&self.shared, client, OpKind::Maintain).await?;
-        let (visited, next) = operation.walk_chunk(census.from.as_deref(), self.shared.walk_nodes).await?;
+        let (visited, next) = operation.walk_chunk(progress.from.as_deref(), self.shared.walk_nodes).await?;
         let est = if next.is_none() { Some(operation.est_stats().await?) } else { None };
         for visit in visited.iter().filter(|visit| !visit.again) {
-            census.nodes += 1;
-            census.tally.note_node(visit.node.ty.name(), visit.node.ty.bytes(), visit.live);
+            progress.nodes += 1;
+            progress.tally.note_node(visit.node.ty.name(), visit.node.ty.bytes(), visit.live);
             let levels: u32 = visit.path.iter().map(|word| word.count_ones()).sum();
             for slot in &visit.leaves {
                 if let Content::Leaf { class, .. } = slot.content() {
-                    census.tally.note_leaf(class_bytes(class), levels as usize);
+                    progress.tally.note_leaf(class_bytes(class), levels as usize);
                 }
             }
         }
-        census.from = next;
-        Ok(est.map(|est| finish(std::mem::take(census).tally, est)))
+        progress.from = next;
+        Ok(est.map(|est| finish(std::mem::take(progress).tally, est)))
     }
 }
 

@@ -66,9 +66,9 @@ impl<F: Fabric> Quiver<F> {
     ///
     /// While others write, everything below a node that they replace may be left out.
     pub(super) async fn collect_stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
-        let mut census = IncrementalStats::default();
+        let mut progress = IncrementalStats::default();
         loop {
-            if let Some(stats) = self.count_some(client, &mut census).await? {
+            if let Some(stats) = self.count_some(client, &mut progress).await? {
                 return Ok(stats);
             }
         }
@@ -82,9 +82,9 @@ impl<F: Fabric> Quiver<F> {
     pub(crate) async fn count_some(
         &self,
         client: &mut Client<F>,
-        census: &mut IncrementalStats,
+        progress: &mut IncrementalStats,
     ) -> Result<Option<IndexStats>> {
-        let mut counted = std::mem::take(census);
+        let mut counted = std::mem::take(progress);
         let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
         let mut hanging = Vec::new();
         let mut count = |met: &Met, words: &[u64]| {
@@ -101,7 +101,7 @@ impl<F: Fabric> Quiver<F> {
             operation.count_pages(&mut counted.tally, some).await?;
         }
         if !is_last {
-            *census = counted;
+            *progress = counted;
             return Ok(None);
         }
         let est = operation.inspect_table(&mut CheckReport::default()).await?;

@@ -6,17 +6,21 @@ use darter::{Session, Store};
 use darter_bench::BenchError;
 use std::path::Path;
 
-/// A pair, as batches take them.
-pub(super) type Pair = (Vec<u8>, [u8; VALUE_BYTES]);
+/// A key.
+pub(super) type Key = [u8; 8];
+/// A pair.
+pub(super) type Pair = (Key, [u8; VALUE_BYTES]);
 
 /// An ordered map in files, as one thread of one process uses it.
 pub(super) trait Map {
     /// Stores one pair, in a separate transaction if the map has transactions.
-    fn put(&mut self, key: &[u8], value: &[u8; VALUE_BYTES]) -> Result<(), BenchError>;
+    fn put(&mut self, key: Key, value: [u8; VALUE_BYTES]) -> Result<(), BenchError> {
+        self.put_all(&[(key, value)])
+    }
     /// Stores several pairs, in one transaction if the map has transactions.
     fn put_all(&mut self, pairs: &[Pair]) -> Result<(), BenchError>;
     /// Copies a key's value to `value`. Returns whether the key is present.
-    fn get(&mut self, key: &[u8], value: &mut [u8; VALUE_BYTES]) -> Result<bool, BenchError>;
+    fn get(&mut self, key: Key, value: &mut [u8; VALUE_BYTES]) -> Result<bool, BenchError>;
 }
 
 /// Opens the map at `path`, which is a directory that exists, and creates it if it is absent.
@@ -62,7 +66,7 @@ impl DarterMap {
 }
 
 impl Map for DarterMap {
-    fn put(&mut self, key: &[u8], value: &[u8; VALUE_BYTES]) -> Result<(), BenchError> {
+    fn put(&mut self, key: Key, value: [u8; VALUE_BYTES]) -> Result<(), BenchError> {
         self.session.put(key, value)?;
         Ok(())
     }
@@ -72,7 +76,7 @@ impl Map for DarterMap {
         Ok(())
     }
 
-    fn get(&mut self, key: &[u8], value: &mut [u8; VALUE_BYTES]) -> Result<bool, BenchError> {
+    fn get(&mut self, key: Key, value: &mut [u8; VALUE_BYTES]) -> Result<bool, BenchError> {
         self.session.get_with(key, |found| copy(found, value))?.transpose().map(|found| found.is_some())
     }
 }
@@ -99,7 +103,7 @@ impl LmdbMap {
         Ok(Self { env, map })
     }
 
-    fn write(&self, pairs: &[(&[u8], &[u8])]) -> Result<(), heed::Error> {
+    fn write(&self, pairs: &[Pair]) -> Result<(), heed::Error> {
         let mut transaction = self.env.write_txn()?;
         for (key, value) in pairs {
             self.map.put(&mut transaction, key, value)?;
@@ -109,18 +113,13 @@ impl LmdbMap {
 }
 
 impl Map for LmdbMap {
-    fn put(&mut self, key: &[u8], value: &[u8; VALUE_BYTES]) -> Result<(), BenchError> {
-        self.write(&[(key, value)]).map_err(failed)
-    }
-
     fn put_all(&mut self, pairs: &[Pair]) -> Result<(), BenchError> {
-        let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|(key, value)| (&key[..], &value[..])).collect();
-        self.write(&pairs).map_err(failed)
+        self.write(pairs).map_err(failed)
     }
 
-    fn get(&mut self, key: &[u8], value: &mut [u8; VALUE_BYTES]) -> Result<bool, BenchError> {
+    fn get(&mut self, key: Key, value: &mut [u8; VALUE_BYTES]) -> Result<bool, BenchError> {
         let transaction = self.env.read_txn().map_err(failed)?;
-        let found = self.map.get(&transaction, key).map_err(failed)?;
+        let found = self.map.get(&transaction, &key).map_err(failed)?;
         found.map(|found| copy(found, value)).transpose().map(|found| found.is_some())
     }
 }
@@ -143,34 +142,29 @@ impl RedbMap {
         Ok(map)
     }
 
-    fn write(&self, pairs: &[(&[u8], &[u8])]) -> Result<(), redb::Error> {
+    fn write(&self, pairs: &[Pair]) -> Result<(), redb::Error> {
         let transaction = self.database.begin_write()?;
         {
             let mut table = transaction.open_table(REDB_TABLE)?;
             for (key, value) in pairs {
-                table.insert(*key, *value)?;
+                table.insert(&key[..], &value[..])?;
             }
         }
         Ok(transaction.commit()?)
     }
 
-    fn read(&self, key: &[u8]) -> Result<Option<redb::AccessGuard<'static, &'static [u8]>>, redb::Error> {
+    fn read(&self, key: Key) -> Result<Option<redb::AccessGuard<'static, &'static [u8]>>, redb::Error> {
         use redb::ReadableDatabase;
-        Ok(self.database.begin_read()?.open_table(REDB_TABLE)?.get(key)?)
+        Ok(self.database.begin_read()?.open_table(REDB_TABLE)?.get(&key[..])?)
     }
 }
 
 impl Map for RedbMap {
-    fn put(&mut self, key: &[u8], value: &[u8; VALUE_BYTES]) -> Result<(), BenchError> {
-        self.write(&[(key, value)]).map_err(failed)
-    }
-
     fn put_all(&mut self, pairs: &[Pair]) -> Result<(), BenchError> {
-        let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|(key, value)| (&key[..], &value[..])).collect();
-        self.write(&pairs).map_err(failed)
+        self.write(pairs).map_err(failed)
     }
 
-    fn get(&mut self, key: &[u8], value: &mut [u8; VALUE_BYTES]) -> Result<bool, BenchError> {
+    fn get(&mut self, key: Key, value: &mut [u8; VALUE_BYTES]) -> Result<bool, BenchError> {
         let found = self.read(key).map_err(failed)?;
         found.map(|found| copy(found.value(), value)).transpose().map(|found| found.is_some())
     }
@@ -191,19 +185,19 @@ impl FjallMap {
 }
 
 impl Map for FjallMap {
-    fn put(&mut self, key: &[u8], value: &[u8; VALUE_BYTES]) -> Result<(), BenchError> {
+    fn put(&mut self, key: Key, value: [u8; VALUE_BYTES]) -> Result<(), BenchError> {
         self.map.insert(key, value).map_err(failed)
     }
 
     fn put_all(&mut self, pairs: &[Pair]) -> Result<(), BenchError> {
         let mut batch = self.database.batch();
         for (key, value) in pairs {
-            batch.insert(&self.map, &key[..], &value[..]);
+            batch.insert(&self.map, key, value);
         }
         batch.commit().map_err(failed)
     }
 
-    fn get(&mut self, key: &[u8], value: &mut [u8; VALUE_BYTES]) -> Result<bool, BenchError> {
+    fn get(&mut self, key: Key, value: &mut [u8; VALUE_BYTES]) -> Result<bool, BenchError> {
         let found = self.map.get(key).map_err(failed)?;
         found.map(|found| copy(&found, value)).transpose().map(|found| found.is_some())
     }

@@ -73,8 +73,6 @@ impl StoreName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 enum Operation {
-    /// Stores all records, once.
-    Load,
     Put,
     #[value(name = "put-100")]
     #[serde(rename = "put-100")]
@@ -85,7 +83,6 @@ enum Operation {
 impl Operation {
     fn text(self) -> &'static str {
         match self {
-            Self::Load => "load",
             Self::Put => "put",
             Self::Put100 => "put-100",
             Self::Get => "get",
@@ -214,18 +211,20 @@ impl Run<'_> {
     fn load(&mut self, store: StoreName) -> Result<(), BenchError> {
         let prefix = format!("darter-stores-{}-", store.text());
         let directory = tempfile::Builder::new().prefix(&prefix).tempdir_in(&self.args.dir)?;
-        self.start((store, directory.path()), Operation::Load, 0)?.finish_load()?;
+        worker::load_elsewhere(&self.setting.program, &self.worker(store, directory.path(), None, 0))?;
         self.directories.push((store, directory));
         Ok(())
     }
 
-    fn start(
+    /// Returns the arguments of a worker.
+    fn worker(
         &self,
-        store: (StoreName, &Path),
-        operation: Operation,
+        store: StoreName,
+        path: &Path,
+        operation: Option<Operation>,
         seed: u64,
-    ) -> Result<Worker, BenchError> {
-        Worker::start(&self.setting.program, store, operation, self.args.records, seed)
+    ) -> StoreWorkerArgs {
+        StoreWorkerArgs { store, path: path.to_owned(), operation, records: self.args.records, seed }
     }
 
     /// Runs a case once on the store at `at`. Returns the operations per second of all workers that
@@ -236,7 +235,10 @@ impl Run<'_> {
         let (store, directory) = &self.directories[at];
         let mut workers = seeds
             .iter()
-            .map(|&seed| self.start((*store, directory.path()), case.operation, seed))
+            .map(|&seed| {
+                let args = self.worker(*store, directory.path(), Some(case.operation), seed);
+                Worker::start(&self.setting.program, &args)
+            })
             .collect::<Result<Vec<_>, _>>()?;
         // The one that will be stopped is not among those that are measured.
         let stopped = if case.one_stopped { workers.pop() } else { None };
@@ -348,14 +350,13 @@ mod tests {
             let mut read = [0; VALUE_BYTES];
             {
                 let mut map = maps::open(store, directory.path(), 1000).unwrap();
-                map.put(b"one", &[1; VALUE_BYTES]).unwrap();
-                map.put(b"one", &[2; VALUE_BYTES]).unwrap();
-                map.put_all(&[(b"two".to_vec(), [3; VALUE_BYTES]), (b"three".to_vec(), [4; VALUE_BYTES])])
-                    .unwrap();
-                assert!(!map.get(b"four", &mut read).unwrap(), "{}", store.text());
+                map.put(*b"key one.", [1; VALUE_BYTES]).unwrap();
+                map.put(*b"key one.", [2; VALUE_BYTES]).unwrap();
+                map.put_all(&[(*b"key two.", [3; VALUE_BYTES]), (*b"key 3...", [4; VALUE_BYTES])]).unwrap();
+                assert!(!map.get(*b"key four", &mut read).unwrap(), "{}", store.text());
             }
             let mut map = maps::open(store, directory.path(), 1000).unwrap();
-            for (key, value) in [(&b"one"[..], 2), (b"two", 3), (b"three", 4)] {
+            for (key, value) in [(*b"key one.", 2), (*b"key two.", 3), (*b"key 3...", 4)] {
                 assert!(map.get(key, &mut read).unwrap(), "{}", store.text());
                 assert_eq!(read, [value; VALUE_BYTES], "{}", store.text());
             }

@@ -1,16 +1,17 @@
-//! A process that works on one store. It opens the store, prints `ready`, works from the first byte
+//! A process that works on one store. Without an operation it loads the store. Else it opens the store, prints `ready`, works from the first byte
 //! of its standard input to the end of that input, and then prints how many operations it has
 //! completed in how many nanoseconds.
 
-use super::{Operation, StoreName, VALUE_BYTES, maps};
+use super::maps::{self, Key, Map, Pair};
+use super::{Operation, StoreName, VALUE_BYTES};
+use crate::Program;
+use crate::child_process::ChildProcess;
 use crate::datasets::{Dataset, RandInt};
-use crate::stores::maps::Map;
 use darter_bench::BenchError;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io::{Read, Write};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -29,19 +30,33 @@ const KEYS: u64 = 42;
 pub struct StoreWorkerArgs {
     /// The store
     #[arg(long)]
-    store: StoreName,
+    pub(super) store: StoreName,
     /// Directory of its files
     #[arg(long)]
-    path: PathBuf,
-    /// What to do
+    pub(super) path: PathBuf,
+    /// The operation to repeat; without one, the worker loads all records
     #[arg(long)]
-    operation: Operation,
+    pub(super) operation: Option<Operation>,
     /// Records of the store
     #[arg(long)]
-    records: u64,
+    pub(super) records: u64,
     /// Seed of the records that are chosen
     #[arg(long)]
-    seed: u64,
+    pub(super) seed: u64,
+}
+
+impl StoreWorkerArgs {
+    /// Returns the command line with these arguments.
+    fn words(&self) -> Vec<String> {
+        let mut words = vec![
+            ("--store", self.store.text().to_owned()),
+            ("--path", self.path.display().to_string()),
+            ("--records", self.records.to_string()),
+            ("--seed", self.seed.to_string()),
+        ];
+        words.extend(self.operation.map(|operation| ("--operation", operation.text().to_owned())));
+        words.into_iter().flat_map(|(name, word)| [name.to_owned(), word]).collect()
+    }
 }
 
 static COMPLETED: AtomicU64 = AtomicU64::new(0);
@@ -56,11 +71,11 @@ pub fn run_store_worker(args: &StoreWorkerArgs, out: &mut dyn Write) -> Result<(
         return Err(BenchError::Usage("--records: not a number that the parent process passes".to_owned()));
     }
     let mut map = maps::open(args.store, &args.path, args.records)?;
-    if args.operation == Operation::Load {
+    let Some(operation) = args.operation else {
         load(&mut *map, args.records)?;
         writeln!(out, "ready")?;
         return Ok(out.flush()?);
-    }
+    };
     writeln!(out, "ready")?;
     out.flush()?;
     if std::io::stdin().read(&mut [0])? == 0 {
@@ -76,50 +91,60 @@ pub fn run_store_worker(args: &StoreWorkerArgs, out: &mut dyn Write) -> Result<(
         std::thread::sleep(LAST_OPERATION);
         std::process::exit(0);
     });
-    work(args, &mut *map)
+    work(operation, args, &mut *map)
+}
+
+/// The records' keys.
+struct Keys {
+    dataset: RandInt,
+    buffer: Vec<u8>,
+}
+
+impl Keys {
+    fn new() -> Self {
+        Self { dataset: RandInt::new(KEYS), buffer: Vec::new() }
+    }
+
+    fn of(&mut self, record: u64) -> Key {
+        self.dataset.key(record, &mut self.buffer);
+        let mut key = Key::default();
+        key.copy_from_slice(&self.buffer);
+        key
+    }
 }
 
 /// Stores all records, in the order of their numbers.
 fn load(map: &mut dyn Map, records: u64) -> Result<(), BenchError> {
-    let dataset = RandInt::new(KEYS);
+    let mut keys = Keys::new();
     for first in (0..records).step_by(LOAD_BATCH as usize) {
-        let pairs: Vec<_> = (first..records.min(first + LOAD_BATCH))
-            .map(|record| {
-                let mut key = Vec::new();
-                dataset.key(record, &mut key);
-                (key, [record as u8; VALUE_BYTES])
-            })
-            .collect();
+        let batch = first..records.min(first + LOAD_BATCH);
+        let pairs: Vec<Pair> = batch.map(|record| (keys.of(record), [record as u8; VALUE_BYTES])).collect();
         map.put_all(&pairs)?;
     }
     Ok(())
 }
 
 /// Repeats the operation with records chosen uniformly, until the parent has closed the input.
-fn work(args: &StoreWorkerArgs, map: &mut dyn Map) -> Result<(), BenchError> {
-    let dataset = RandInt::new(KEYS);
-    let mut rng = Pcg64Mcg::seed_from_u64(args.seed);
-    let mut key = Vec::new();
+fn work(operation: Operation, args: &StoreWorkerArgs, map: &mut dyn Map) -> Result<(), BenchError> {
+    let (mut keys, mut rng) = (Keys::new(), Pcg64Mcg::seed_from_u64(args.seed));
     let mut read = [0; VALUE_BYTES];
-    let mut pairs: Vec<maps::Pair> = vec![(Vec::new(), [0; VALUE_BYTES]); BATCH as usize];
+    let mut pairs: Vec<Pair> = Vec::new();
     while !IS_OVER.load(Ordering::Relaxed) {
-        let completed = match args.operation {
-            Operation::Put | Operation::Load => {
-                dataset.key(rng.random_range(0..args.records), &mut key);
-                map.put(&key, &[rng.random(); VALUE_BYTES])?;
+        let mut key = |rng: &mut Pcg64Mcg| keys.of(rng.random_range(0..args.records));
+        let completed = match operation {
+            Operation::Put => {
+                map.put(key(&mut rng), [rng.random(); VALUE_BYTES])?;
                 1
             }
             Operation::Put100 => {
-                for (key, value) in &mut pairs {
-                    dataset.key(rng.random_range(0..args.records), key);
-                    *value = [rng.random(); VALUE_BYTES];
-                }
+                pairs.clear();
+                pairs.extend((0..BATCH).map(|_| (key(&mut rng), [rng.random(); VALUE_BYTES])));
                 map.put_all(&pairs)?;
                 BATCH
             }
             Operation::Get => {
-                dataset.key(rng.random_range(0..args.records), &mut key);
-                if !map.get(&key, &mut read)? {
+                let key = key(&mut rng);
+                if !map.get(key, &mut read)? {
                     let what = format!("key {key:02x?} is absent, but was stored");
                     return Err(BenchError::WrongAnswer { index: args.store.text(), what });
                 }
@@ -145,88 +170,47 @@ impl Work {
     }
 }
 
-/// A worker as its parent holds it. It is killed when dropped before its end.
+/// A worker that repeats an operation, as its parent holds it.
 pub(super) struct Worker {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+    child: ChildProcess,
 }
 
 impl Worker {
-    /// Starts a worker and waits until it has opened the store, or has loaded it.
-    pub(super) fn start(
-        program: &crate::Program,
-        (store, path): (StoreName, &Path),
-        operation: Operation,
-        records: u64,
-        seed: u64,
-    ) -> Result<Self, BenchError> {
-        let mut command = Command::new(&program.path);
-        command.args(&program.store_worker).arg("--path").arg(path);
-        command.args(["--store", store.text(), "--operation", operation.text()]);
-        command.args(["--records", &records.to_string(), "--seed", &seed.to_string()]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let gone = || BenchError::Process("a worker has no pipes".to_owned());
-        let input = Some(child.stdin.take().ok_or_else(gone)?);
-        let output = BufReader::new(child.stdout.take().ok_or_else(gone)?);
-        let mut worker = Self { child, input, output };
-        match worker.line()?.trim() {
-            "ready" => Ok(worker),
-            line => Err(BenchError::Process(format!("a worker of {} printed `{line}`", store.text()))),
-        }
-    }
-
-    fn line(&mut self) -> Result<String, BenchError> {
-        let mut line = String::new();
-        if self.output.read_line(&mut line)? == 0 {
-            return Err(BenchError::Process("a worker ended without a result".to_owned()));
-        }
-        Ok(line)
+    /// Starts a worker and waits until it has opened the store.
+    pub(super) fn start(program: &Program, args: &StoreWorkerArgs) -> Result<Self, BenchError> {
+        Ok(Self { child: ChildProcess::start(program, &program.store_worker, &args.words())? })
     }
 
     /// Lets it begin.
     pub(super) fn begin(&mut self) -> Result<(), BenchError> {
-        self.input.iter_mut().try_for_each(|input| input.write_all(b"!"))?;
-        Ok(())
+        self.child.write(b"!")
     }
 
     /// Returns its process id.
     pub(super) fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.pid()
     }
 
     /// Requests its end. It prints its result at once.
     pub(super) fn request_end(&mut self) {
-        self.input = None;
+        self.child.ask_to_end();
     }
 
     /// Waits for its result and its end.
     pub(super) fn finish(mut self) -> Result<Work, BenchError> {
         self.request_end();
-        let line = self.line()?;
+        let line = self.child.read_line()?;
         let mut numbers = line.split_whitespace().map(str::parse::<u64>);
         let (Some(Ok(completed)), Some(Ok(nanos))) = (numbers.next(), numbers.next()) else {
-            return Err(BenchError::Process(format!("a worker printed `{}`", line.trim())));
+            return Err(BenchError::Process(format!("a worker printed `{}`, not its result", line.trim())));
         };
         self.child.wait()?;
         Ok(Work { completed, elapsed: Duration::from_nanos(nanos) })
     }
-
-    /// Waits for the end of a worker that only loads.
-    pub(super) fn finish_load(mut self) -> Result<(), BenchError> {
-        let status = self.child.wait()?;
-        if status.success() {
-            Ok(())
-        } else {
-            Err(BenchError::Process(format!("a load ended with {status}")))
-        }
-    }
 }
 
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Loads a store in another process, and waits until that has closed it.
+pub(super) fn load_elsewhere(program: &Program, args: &StoreWorkerArgs) -> Result<(), BenchError> {
+    let status = ChildProcess::start(program, &program.store_worker, &args.words())?.wait()?;
+    if status.success() { Ok(()) } else { Err(BenchError::Process(format!("a load ended with {status}"))) }
 }
