@@ -4,9 +4,9 @@
 use crate::Program;
 use darter_bench::BenchError;
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, Read, Take, Write};
+use std::io::{self, BufRead, BufReader, Read, Take};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longest line that a child prints, in bytes.
@@ -65,12 +65,14 @@ impl ChildProcess {
     }
 
     /// Writes to the child's standard input.
+    #[cfg(feature = "peers")]
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), BenchError> {
-        heard(self.child.stdin.iter_mut().try_for_each(|input| input.write_all(bytes)))
+        heard(self.child.stdin.iter_mut().try_for_each(|input| io::Write::write_all(input, bytes)))
     }
 
     /// Waits until the process has ended by itself.
-    pub(crate) fn wait(&mut self) -> Result<ExitStatus, BenchError> {
+    #[cfg(feature = "peers")]
+    pub(crate) fn wait(&mut self) -> Result<std::process::ExitStatus, BenchError> {
         heard(self.child.wait())
     }
 
