@@ -50,6 +50,17 @@ impl AsyncSession {
 
     /// Returns the costs of this session's operations so far: round trips, verbs, bytes and
     /// retries, by kind of operation. An operation counts when it is complete.
+    ///
+    /// ```
+    /// # use darter::OpKind;
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// let session = store.async_session()?;
+    /// darter::block_on(session.get_many(&["pear", "plum"]))?;
+    /// assert_eq!(session.counters()[OpKind::MultiGet].ops, 1, "both keys in one operation");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn counters(&self) -> Counters {
         self.workers.counters()
     }

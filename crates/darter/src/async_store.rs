@@ -30,6 +30,16 @@ impl AsyncStore {
     /// Opens the pool that `url` names with default options. A separate thread connects and maps
     /// memory, which blocks.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// let store = darter::AsyncStore::open("mem:16M").await?;
+    /// assert!(store.is_empty().await?);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Store::open`] does.
     pub async fn open(url: impl crate::IntoPoolUrl) -> Result<Self, Error> {
@@ -38,6 +48,18 @@ impl AsyncStore {
 
     /// Opens a session for one task: the same operations, with its own connections and counts.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// let session = store.session()?;
+    /// session.put("pear", "green").await?;
+    /// assert!(store.contains_key("pear").await?, "the same keys");
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails if a memory node cannot be reached.
     pub fn session(&self) -> Result<AsyncSession, Error> {
@@ -45,11 +67,35 @@ impl AsyncStore {
     }
 
     /// Returns the same store for threads: its calls block.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// store.put("pear", "green").await?;
+    /// let blocking = store.blocking().clone();
+    /// let thread = std::thread::spawn(move || blocking.remove("pear"));
+    /// assert_eq!(thread.join().unwrap()?, Some(b"green".to_vec()));
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     pub fn blocking(&self) -> &Store {
         &self.0
     }
 
     /// As [`Store::stats`], in a separate thread.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// store.put("pear", "green").await?;
+    /// assert_eq!(store.stats().await?.index.keys, 1);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::stats`] does.
@@ -59,6 +105,17 @@ impl AsyncStore {
 
     /// As [`Store::usage`], in a separate thread.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// let usage = store.usage().await?;
+    /// assert!(usage.used_bytes() < usage.bytes());
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Store::usage`] does.
     pub async fn usage(&self) -> Result<PoolUsage, Error> {
@@ -67,6 +124,17 @@ impl AsyncStore {
 
     /// As [`Store::check`], in a separate thread.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// store.put("pear", "green").await?;
+    /// assert!(store.check().await?.is_sound());
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Store::check`] does.
     pub async fn check(&self) -> Result<Check, Error> {
@@ -74,6 +142,17 @@ impl AsyncStore {
     }
 
     /// As [`Store::repair`], in a separate thread.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// let repaired = store.repair().await?;
+    /// assert!(repaired.is_sound() && repaired.repaired_bytes == 0);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::repair`] does.

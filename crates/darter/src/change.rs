@@ -3,6 +3,23 @@
 use darter_index::Decision;
 
 /// The change of a key, returned by the closure given to [`crate::Store::update`].
+///
+/// ```
+/// # use darter::Change;
+/// # fn main() -> Result<(), darter::Error> {
+/// # let store = darter::Store::open("mem:16M")?;
+/// // Counts down; at zero the key is removed.
+/// let count_down = |left: Option<&[u8]>| match left {
+///     None => Change::Keep,
+///     Some([1]) => Change::Remove,
+///     Some(left) => Change::Put(vec![left[0] - 1]),
+/// };
+/// store.put("tries", [2])?;
+/// assert!(store.update("tries", count_down)? && store.update("tries", count_down)?);
+/// assert!(!store.update("tries", count_down)?, "absent, and stays so");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change<V = Vec<u8>> {
     /// The key is not changed.

@@ -4,6 +4,22 @@
 //! open indexes other than Quiver and DART, and operate on the index with clients of the pool; and
 //! for gateways and tools that copy or show whole pools, which access all keys of an index.
 //! Applications do not need this module.
+//!
+//! ```
+//! use darter::Condition;
+//! use darter::engine::{Engine, OrderedIndex};
+//!
+//! # fn main() -> Result<(), darter::Error> {
+//! # let store = darter::Store::open("mem:16M")?;
+//! let (pool, index) = (store.pool(), store.index());
+//! let mut client = pool.client()?; // one thread's access to the pool
+//! darter::block_on(async {
+//!     index.put(&mut client, b"pear", b"green", Condition::Always).await?;
+//!     assert_eq!(index.get(&mut client, b"pear").await?.as_deref(), Some(&b"green"[..]));
+//!     Ok(())
+//! })
+//! # }
+//! ```
 
 use crate::membership::Reopen;
 use crate::open_index::OpenIndex;
@@ -21,6 +37,19 @@ pub use darter_index::{
 pub use darter_pool::{Client, Pool};
 
 /// Opens the pool that `url` names, with an index other than those of a store.
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// use darter::engine::{self, Quiver, QuiverOptions};
+/// use darter::Store;
+///
+/// let options = QuiverOptions { page_records: 32, ..QuiverOptions::default() };
+/// let url = "mem:16M".parse()?;
+/// let store = engine::open_with::<Quiver<_>>(&Store::options(), &url, options)?;
+/// assert_eq!(store.stats()?.name, "quiver");
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 /// Fails as [`StoreOptions::open`] does.
@@ -59,6 +88,26 @@ pub(crate) fn open_index<I: OrderedIndex<StoreFabric>>(
 /// Opens the existing pool that `url` names, with its provider wrapped by `decorate`, to delay,
 /// record or fail the verbs of a real pool.
 ///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("pool");
+/// # let name = format!("file:{}?size=16M", path.display());
+/// use darter::{Store, engine};
+/// use darter_fabric::Provider;
+/// use darter_fabric::decorate::{Delay, Delaying};
+/// use std::time::{Duration, Instant};
+///
+/// # Store::open(&name)?.put("pear", "green")?;
+/// let delay = Delay { sleep: Duration::from_millis(1), ..Delay::default() };
+/// let slow = |provider| Provider::foreign(Delaying::new(provider, delay));
+/// let store = engine::open_decorated(&Store::options(), &name.parse()?, slow)?;
+/// let start = Instant::now();
+/// assert!(store.contains_key("pear")? && start.elapsed() >= delay.sleep);
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// Fails as [`StoreOptions::open`] does, and for `mem:` pools, which never exist before.
 pub fn open_decorated(
@@ -70,6 +119,23 @@ pub fn open_decorated(
 }
 
 /// [`open_decorated`] with another index, as [`open_with`].
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("pool");
+/// # let name = format!("file:{}?size=16M", path.display());
+/// use darter::Store;
+/// use darter::engine::{self, Quiver, QuiverOptions};
+///
+/// # Store::open(&name)?.put("pear", "green")?;
+/// let (options, url, index) = (Store::options(), name.parse()?, QuiverOptions::default());
+/// let same = |provider| provider;
+/// let store = engine::open_decorated_with::<Quiver<_>>(&options, &url, same, index)?;
+/// assert!(store.contains_key("pear")?);
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 /// Fails as [`open_decorated`] does.
@@ -98,6 +164,19 @@ fn open_decorated_as<I: OrderedIndex<StoreFabric>>(
 
 /// Creates a new pool on a provider and opens it.
 ///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// use darter::{Store, engine};
+/// use darter_fabric::{Local, Provider};
+///
+/// let memory = Provider::Local(Local::memory(16 << 20, 2)?);
+/// let store = engine::create_on(&Store::options(), memory)?;
+/// assert_eq!(store.usage()?.nodes.len(), 2);
+/// assert!(store.url().is_none(), "not opened by name");
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// Fails if the provider's memory is too small, or the provider fails.
 pub fn create_on(options: &StoreOptions, provider: Provider) -> Result<Store, Error> {
@@ -106,6 +185,20 @@ pub fn create_on(options: &StoreOptions, provider: Provider) -> Result<Store, Er
 }
 
 /// Opens the pool that a provider holds.
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// use darter::{Store, engine};
+/// use darter_fabric::{Local, Provider};
+///
+/// let memory = Provider::Local(Local::memory(16 << 20, 1)?);
+/// let creator = engine::create_on(&Store::options(), memory.clone())?;
+/// creator.put("pear", "green")?;
+/// let other = engine::open_on(&Store::options(), memory)?; // another member of the pool
+/// assert!(other.contains_key("pear")?);
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 /// Fails if the provider holds no pool or a damaged one, or fails.
@@ -121,6 +214,22 @@ fn over_pool(options: &StoreOptions, pool: StorePool) -> Result<Store, Error> {
 
 /// Returns options for a snapshot of a pool file. As with [`StoreOptions::read_only`], the file is
 /// not written to; but operations may write to the copy in this process's memory.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("pool");
+/// # let name = format!("file:{}?size=16M", path.display());
+/// use darter::{Store, engine};
+///
+/// # Store::open(&name)?.put("pear", "green")?;
+/// let copy = engine::snapshot(Store::options()).open(&name)?;
+/// copy.remove("pear")?; // from the copy in memory
+/// # drop(copy);
+/// assert!(Store::open(&name)?.contains_key("pear")?);
+/// # Ok(())
+/// # }
+/// ```
 pub fn snapshot(options: StoreOptions) -> StoreOptions {
     StoreOptions { snapshot: true, ..options }
 }
@@ -149,20 +258,73 @@ fn index_of<I: OrderedIndex<StoreFabric>>(
 
 /// The parts of a [`Store`] as currently open. After an error for which [`Error::is_shut_out`]
 /// returns true, the store joins its pool again with new parts: get them again.
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// # let store = darter::Store::open("mem:16M")?;
+/// use darter::engine::{Engine, OrderedIndex};
+///
+/// store.put("pear", "green")?;
+/// let mut client = store.pool().client()?;
+/// let report = darter::block_on(store.index().check(&mut client))?;
+/// assert!(report.violations.is_empty());
+/// assert_eq!(report.stats.keys, 1);
+/// # Ok(())
+/// # }
+/// ```
 pub trait Engine {
     /// Returns the pool.
+    ///
+    /// ```
+    /// # use darter::engine::Engine;
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// assert_eq!(store.pool().block_bytes(), 2 << 20);
+    /// # Ok(())
+    /// # }
+    /// ```
     fn pool(&self) -> StorePool;
 
     /// Returns the index, for calls with a client of the pool.
+    ///
+    /// ```
+    /// # use darter::engine::{Engine, OrderedIndex};
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// assert_eq!(store.index().name(), "quiver");
+    /// # Ok(())
+    /// # }
+    /// ```
     fn index(&self) -> impl Deref<Target = StoreIndex> + use<Self>;
 
     /// Opens a session for one thread on the keys of a key space.
+    ///
+    /// ```
+    /// # use darter::engine::{Engine, KeySpace};
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// store.session_in(KeySpace::Gateway)?.put("pear", "of a gateway")?;
+    /// assert!(store.is_empty()?, "the program has no key");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::session`] does.
     fn session_in(&self, space: KeySpace) -> Result<Session, Error>;
 
     /// Opens a connection for one task on the keys of a key space.
+    ///
+    /// ```
+    /// # use darter::engine::{Engine, KeySpace};
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// let mut worker = store.worker_in(KeySpace::Program)?;
+    /// darter::block_on(worker.put("pear", "green"))?;
+    /// assert!(store.contains_key("pear")?);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::session`] does.

@@ -7,6 +7,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// An error of the store. Data stored before it is intact.
+///
+/// ```
+/// use darter::{Error, Store};
+///
+/// let error = Store::open("file:/dev/shm/no/such/pool").unwrap_err();
+/// assert!(matches!(error, Error::Missing { .. }));
+/// println!("{error}"); // says how to create the pool
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -150,6 +158,11 @@ pub enum Error {
 impl Error {
     /// Returns whether the caller's request cannot be carried out, for example because a name is
     /// malformed or a pool does not exist. Other errors are those of the pool or the system.
+    ///
+    /// ```
+    /// let error = darter::Store::options().create(false).open("mem:16M").unwrap_err();
+    /// assert!(error.is_usage(), "a pool in memory never exists before");
+    /// ```
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -166,18 +179,46 @@ impl Error {
 
     /// Returns whether the pool is full: delete data, or create a larger one. Everything stored is
     /// intact and readable. [`Error::is_held_back`] returns whether it is full only temporarily.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// let store = darter::Store::open("mem:8M")?;
+    /// let fill = |number: u32| store.put(number.to_be_bytes(), [7; 100_000]);
+    /// let error = (0..).find_map(|number| fill(number).err()).unwrap();
+    /// assert!(error.is_out_of_space());
+    /// assert_eq!(store.get(0_u32.to_be_bytes())?, Some(vec![7; 100_000]));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_out_of_space(&self) -> bool {
         matches!(self, Self::Pool(PoolError::OutOfSpace { .. } | PoolError::HeldBack(_)))
     }
 
     /// Returns whether freed memory is held back by a process that is stopped or makes no progress,
     /// which the message names. The pool has room again when that process continues or has ended.
+    ///
+    /// ```
+    /// use darter::{Error, PoolError};
+    ///
+    /// let full = Error::from(PoolError::OutOfSpace { needed: 4096, node: 0 });
+    /// assert!(full.is_out_of_space());
+    /// assert!(!full.is_held_back(), "waiting does not help");
+    /// ```
     pub fn is_held_back(&self) -> bool {
         matches!(self, Self::Pool(PoolError::HeldBack(_)))
     }
 
     /// Returns whether a memory node could not be reached: the operation took effect or not. The
     /// node may be reachable later.
+    ///
+    /// ```
+    /// use darter::{Error, FabricError};
+    ///
+    /// let lost_reply = Error::from(FabricError::Disconnected { node: 1 });
+    /// assert!(lost_reply.is_disconnected() && !lost_reply.is_unsent());
+    /// let no_connection = Error::from(FabricError::Unreachable { node: 1 });
+    /// assert!(no_connection.is_disconnected() && no_connection.is_unsent());
+    /// ```
     pub fn is_disconnected(&self) -> bool {
         use std::io::ErrorKind as Kind;
         if let Self::Outside(why) = self {
@@ -210,6 +251,12 @@ impl Error {
     /// its session. The store joins the pool again by itself, unless
     /// [`crate::StoreOptions::rejoin`] is false; [`Error::is_unsent`] returns whether the operation
     /// may be repeated.
+    ///
+    /// ```
+    /// use darter::{Error, PoolError};
+    ///
+    /// assert!(Error::from(PoolError::Evicted).is_shut_out());
+    /// ```
     pub fn is_shut_out(&self) -> bool {
         let evicted = |error: &PoolError| matches!(error, PoolError::Evicted);
         self.fabric().is_some_and(FabricError::is_shut_out)
@@ -238,6 +285,24 @@ impl Error {
     ///
     /// For an operation on many keys (`put_many`, `remove_many`, `remove_range`, `clear`) this only
     /// applies to the key at which it failed.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # use darter::{Change, Error, Store};
+    /// /// Adds 1 to a counter, and tries again only if that cannot count twice.
+    /// fn count(store: &Store, key: &str) -> Result<(), Error> {
+    ///     let add = |old: Option<&[u8]>| Change::Put(vec![old.map_or(1, |old| old[0] + 1)]);
+    ///     match store.update(key, add) {
+    ///         Err(error) if error.is_unsent() => store.update(key, add).map(drop),
+    ///         result => result.map(drop),
+    ///     }
+    /// }
+    /// count(&store, "visits")?;
+    /// assert_eq!(store.get("visits")?, Some(vec![1]));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_unsent(&self) -> bool {
         self.fabric().is_some_and(|error| error.unsent_to().is_some())
             || self.is_too_long()
@@ -247,6 +312,15 @@ impl Error {
     }
 
     /// Returns whether this key or value can never be stored in this pool, while others can.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// let error = store.put(vec![0; darter::KEY_BYTES_MAX + 1], "").unwrap_err();
+    /// assert!(error.is_too_long() && error.is_unsent());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_too_long(&self) -> bool {
         matches!(self, Self::Index(IndexError::KeyTooLong { .. } | IndexError::ValueTooLong { .. }))
     }

@@ -13,6 +13,17 @@ use darter_index::{CheckReport, IndexStats, OrderedIndex, Swept};
 use darter_pool::PoolUsage;
 
 /// Counts and sizes of a store.
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// # let store = darter::Store::open("mem:16M")?;
+/// store.put_many(&[("pear", "green"), ("plum", "blue")])?;
+/// let stats: darter::report::Stats = store.stats()?;
+/// assert_eq!((stats.name, stats.index.keys), ("quiver", 2));
+/// println!("{} of {} bytes in use", stats.pool.used_bytes(), stats.pool.bytes());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Stats {
     /// The index's name.
@@ -29,6 +40,19 @@ pub struct Stats {
 }
 
 /// The result of a check.
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// # let store = darter::Store::open("mem:16M")?;
+/// store.put("pear", "green")?;
+/// let check: darter::report::Check = store.check()?;
+/// for remark in check.violations.iter().chain(&check.remarks) {
+///     println!("{remark}");
+/// }
+/// assert_eq!(check.leaked_bytes, 0);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Check {
     /// Violated invariants, described for operators. Empty if index and pool are sound.
@@ -50,6 +74,14 @@ pub struct Check {
 
 impl Check {
     /// Returns whether no invariant is violated. Leaks waste space, but violate none.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// assert!(store.check()?.is_sound());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_sound(&self) -> bool {
         self.violations.is_empty()
     }

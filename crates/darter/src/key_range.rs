@@ -20,6 +20,18 @@ use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, Rang
 /// ```
 pub trait KeyRange {
     /// Returns the range in the index's form. A range whose bounds cross is valid and empty.
+    ///
+    /// ```
+    /// # use darter::KeyRange;
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// store.put("pear", "green")?;
+    /// let crossed = ("z".."a").into_scan_range();
+    /// assert_eq!(store.range(&crossed).count(), 0);
+    /// assert_eq!(store.range(("a".."z").into_scan_range().reversed()).count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     fn into_scan_range(self) -> ScanRange;
 }
 

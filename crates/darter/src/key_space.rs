@@ -20,6 +20,20 @@ const ESCAPE: u8 = 0xfe;
 const KEPT_BYTES: usize = 4 << 10;
 
 /// The keys of an index that a session works on.
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// # let store = darter::Store::open("mem:16M")?;
+/// use darter::engine::{Engine, KeySpace};
+///
+/// store.put("pear", "green")?;
+/// let gateway = store.session_in(KeySpace::Gateway)?;
+/// assert!(!gateway.contains_key("pear")?, "another key space");
+/// gateway.put("pear", "of a gateway")?;
+/// assert_eq!(store.session_in(KeySpace::Whole)?.range(..).count(), 2);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeySpace {
     /// The program's keys: any bytes.
@@ -62,6 +76,14 @@ impl KeySpace {
     }
 
     /// Returns the key space of a place, `Program` or `Gateway`.
+    ///
+    /// ```
+    /// use darter::engine::KeySpace;
+    ///
+    /// let place = KeySpace::Gateway.into_place(b"pear".to_vec());
+    /// assert_eq!(KeySpace::of_place(&place), KeySpace::Gateway);
+    /// assert_eq!(KeySpace::of_place(b"pear"), KeySpace::Program);
+    /// ```
     pub fn of_place(place: &[u8]) -> Self {
         if place.first() == Some(&RESERVED) { Self::Gateway } else { Self::Program }
     }
@@ -84,6 +106,14 @@ impl KeySpace {
     }
 
     /// Returns the place of a key. A place that is too long is returned too; the index refuses it.
+    ///
+    /// ```
+    /// use darter::engine::KeySpace;
+    ///
+    /// assert_eq!(KeySpace::Program.into_place(b"pear".to_vec()), b"pear");
+    /// assert_eq!(KeySpace::Program.into_place(vec![0xff, 1]), [0xfe, 0xff, 1]);
+    /// assert_eq!(KeySpace::Gateway.into_place(vec![1]), [0xff, 1]);
+    /// ```
     pub fn into_place(self, mut key: Vec<u8>) -> Vec<u8> {
         if let Some(front) = self.front(&key) {
             key.insert(0, front);
@@ -104,6 +134,13 @@ impl KeySpace {
     }
 
     /// Returns the key with this place.
+    ///
+    /// ```
+    /// use darter::engine::KeySpace;
+    ///
+    /// let place = KeySpace::Gateway.into_place(b"pear".to_vec());
+    /// assert_eq!(KeySpace::of_place(&place).key(&place), b"pear");
+    /// ```
     #[inline]
     pub fn key(self, place: &[u8]) -> &[u8] {
         if self.front_of_place(place).is_some() { &place[1..] } else { place }

@@ -36,6 +36,16 @@ impl StoreOptions {
     /// Opens the pool that `url` names. By default, a pool is created if the name is `mem:`, or if
     /// the file is absent or empty and the name has `?size=`. An existing pool keeps its size.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// let options = darter::Store::options().cache_bytes(8 << 20);
+    /// let (first, second) = (options.open("mem:16M")?, options.open("mem:16M")?);
+    /// first.put("pear", "green")?;
+    /// assert!(second.is_empty()?, "each `mem:` pool is new");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails if the name is malformed, the pool does not exist and may not be created, the pool is
     /// damaged, its memory does not match the options, or the system refuses the memory or the file.
@@ -45,6 +55,17 @@ impl StoreOptions {
 
     /// As [`StoreOptions::open`], for tasks. A separate thread connects and maps memory, which
     /// blocks.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// let store = darter::Store::options().cache_bytes(8 << 20).open_async("mem:16M").await?;
+    /// store.put("pear", "green").await?;
+    /// assert!(store.contains_key("pear").await?);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`StoreOptions::open`] does.

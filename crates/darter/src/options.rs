@@ -101,6 +101,18 @@ impl StoreOptions {
     /// pool is replaced only if it has lost a node other than its first. The processes that have it
     /// open are shut out, and join the new pool if they accept it
     /// ([`StoreOptions::accept_new_pool`]).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("pool");
+    /// # let name = format!("file:{}?size=16M", path.display());
+    /// darter::Store::open(&name)?.put("pear", "green")?;
+    /// let store = darter::Store::options().truncate(true).open(&name)?;
+    /// assert!(store.is_empty()?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn truncate(mut self, truncate: bool) -> Self {
         self.truncate = truncate;
         self
@@ -111,6 +123,19 @@ impl StoreOptions {
     ///
     /// Fails if another process has the file open. [`Store::verify`](crate::Store::verify) fails if
     /// another process has opened it since.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("pool");
+    /// # let name = format!("file:{}?size=16M", path.display());
+    /// # darter::Store::open(&name)?.put("pear", "green")?;
+    /// let store = darter::Store::options().read_only(true).open(&name)?;
+    /// assert_eq!(store.get("pear")?.as_deref(), Some(&b"green"[..]));
+    /// assert!(matches!(store.put("pear", "red"), Err(darter::Error::ReadOnly)));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self.snapshot = read_only;
@@ -120,6 +145,11 @@ impl StoreOptions {
     /// Requires that all acknowledged writes survive a power failure: the pool must be on memory
     /// nodes with a log, or in a file on persistent memory that is flushed. Other pools are refused
     /// before anything is created. Default: `false`.
+    ///
+    /// ```
+    /// let refused = darter::Store::options().durable(true).open("mem:16M");
+    /// assert!(matches!(refused, Err(darter::Error::NotDurable { .. })));
+    /// ```
     pub fn durable(mut self, durable: bool) -> Self {
         self.durable = durable;
         self
@@ -128,6 +158,16 @@ impl StoreOptions {
     /// Sets the index of the pool. A new pool gets this index; an existing pool with another one is
     /// refused. Default: a new pool gets [`IndexKind::Quiver`], an existing pool is opened with its
     /// own index.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// use darter::{IndexKind, Store};
+    ///
+    /// let store = Store::options().index(IndexKind::Dart).open("mem:16M")?;
+    /// assert_eq!(store.stats()?.name, IndexKind::Dart.name());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn index(mut self, kind: IndexKind) -> Self {
         self.index.kind = Some(kind);
         self
@@ -138,6 +178,18 @@ impl StoreOptions {
     /// Quiver never uses more. DART also keeps the directory of its skip table, 8 bytes for each
     /// segment of 1,024 entries, even if the directory alone exceeds the budget; nodes get the
     /// rest.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// let store = darter::Store::options().cache_bytes(64 << 10).open("mem:16M")?;
+    /// store.bulk_load((0_u32..10_000).map(|number| (number.to_be_bytes(), "value")))?;
+    /// for number in 0_u32..10_000 {
+    ///     store.get(number.to_be_bytes())?;
+    /// }
+    /// assert!(store.stats()?.cache_used_bytes <= 64 << 10);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.index.dart.cache_bytes = bytes;
         self.index.quiver.cache_bytes = bytes;
@@ -146,6 +198,15 @@ impl StoreOptions {
 
     /// Sets the time of silence after which other processes check whether this process is dead, in
     /// whole milliseconds, at least 1. Default: 5 s.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<(), darter::Error> {
+    /// // A process that is killed holds back freed memory for about two seconds instead of five.
+    /// let store = darter::Store::options().lease(Duration::from_secs(2)).open("mem:16M")?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn lease(mut self, lease: Duration) -> Self {
         self.pool.lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX).max(1);
         self
@@ -153,6 +214,16 @@ impl StoreOptions {
 
     /// Sets the credentials for memory nodes, and the time-outs of their replies. Default: no
     /// token, no TLS.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), darter::Error> {
+    /// use darter::{Store, TcpOptions};
+    ///
+    /// let options = TcpOptions { token: b"a secret".to_vec(), ..TcpOptions::default() };
+    /// let store = Store::options().tcp(options).open("tcp://10.0.0.5:7411")?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[cfg(feature = "tcp")]
     pub fn tcp(mut self, options: TcpOptions) -> Self {
         self.tcp = options;
@@ -162,6 +233,15 @@ impl StoreOptions {
     /// Sets the size in bytes of a new pool's blocks: a power of two from 256 KiB to 64 MiB. A
     /// process takes memory from the pool block by block, and a value must fit in a block. Default:
     /// a 64th of the smallest memory node, from 2 to 16 MiB. An existing pool keeps its block size.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// let store = darter::Store::options().block_bytes(8 << 20).open("mem:64M")?;
+    /// store.put("photo", vec![7; 6 << 20])?; // more than a block of the default, 2 MiB
+    /// assert!(store.max_value_bytes() < 8 << 20);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn block_bytes(mut self, bytes: u64) -> Self {
         self.pool.block_bytes = Some(bytes);
         self
@@ -171,6 +251,21 @@ impl StoreOptions {
     ///
     /// A known secret makes measurements repeatable. An attacker who knows it can construct keys
     /// whose hashes collide.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// use darter::{Error, OpKind, Store};
+    ///
+    /// let cost = || {
+    ///     let store = Store::options().secret([1, 2, 3, 4]).open("mem:16M")?;
+    ///     let session = store.session()?;
+    ///     session.put("pear", "green")?;
+    ///     Ok::<_, Error>(session.counters()[OpKind::Insert])
+    /// };
+    /// assert_eq!(cost()?, cost()?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn secret(mut self, secret: [u64; 4]) -> Self {
         self.pool.secret = Some(secret);
         self
@@ -180,6 +275,19 @@ impl StoreOptions {
     ///
     /// Without the thread, call [`Store::maintain`](crate::Store::maintain) several times within a
     /// lease: a process that does not renew its lease counts as dead.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// let store = darter::Store::options().maintenance(false).open("mem:16M")?;
+    /// for number in 0..1000_u32 {
+    ///     store.put(number.to_be_bytes(), "value")?;
+    ///     if number % 100 == 0 {
+    ///         store.maintain()?;
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn maintenance(mut self, maintenance: bool) -> Self {
         self.maintenance = maintenance;
         self
@@ -187,6 +295,18 @@ impl StoreOptions {
 
     /// Lets the upkeep adjust DART's prefix list to the frequency of searches (DART, section 3.1).
     /// Default: `true`.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// use darter::{IndexKind, Store};
+    ///
+    /// let options = Store::options().index(IndexKind::Dart).auto_adjust(false);
+    /// let store = options.open("mem:16M")?;
+    /// store.put("pear", "green")?;
+    /// println!("{:?}", store.adjust()?.after); // only this call changes the list
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn auto_adjust(mut self, adjust: bool) -> Self {
         self.auto_adjust = adjust;
         self
@@ -198,6 +318,15 @@ impl StoreOptions {
     ///
     /// Without it, or without [`StoreOptions::maintenance`], that memory is unusable until another
     /// process or [`Store::repair`](crate::Store::repair) frees it.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// let store = darter::Store::options().sweep(false).open("mem:16M")?;
+    /// let repaired = store.repair()?; // frees the memory of dead processes now
+    /// assert_eq!(repaired.repaired_bytes, 0, "none has died");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn sweep(mut self, sweep: bool) -> Self {
         self.sweep = sweep;
         self
@@ -207,6 +336,22 @@ impl StoreOptions {
     /// refused ([`Error::CopyOfOpen`](crate::Error::CopyOfOpen)). Default: `false`.
     ///
     /// Such a copy can mix two states. Check it first, as `darter check --repair` does.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("pool");
+    /// # let name = format!("file:{}?size=16M", path.display());
+    /// # let copy = directory.path().join("copy");
+    /// let store = darter::Store::open(&name)?;
+    /// std::fs::copy(&path, &copy)?; // while the pool is open
+    /// let copy = format!("file:{}", copy.display());
+    /// assert!(matches!(darter::Store::open(&copy), Err(darter::Error::CopyOfOpen { .. })));
+    /// let copy = darter::Store::options().accept_copy(true).open(&copy)?;
+    /// assert!(copy.check()?.is_sound());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn accept_copy(mut self, accept: bool) -> Self {
         self.accept_copy = accept;
         self
@@ -216,6 +361,15 @@ impl StoreOptions {
     /// ([`Error::is_shut_out`](crate::Error::is_shut_out)). Default: `true`.
     ///
     /// Without it, every later operation fails. A `mem:` pool is never joined again.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// // For a program that ends when the pool shuts it out.
+    /// let store = darter::Store::options().rejoin(false).open("mem:16M")?;
+    /// assert_eq!(store.joins(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn rejoin(mut self, rejoin: bool) -> Self {
         self.rejoin = rejoin;
         self
@@ -225,6 +379,19 @@ impl StoreOptions {
     /// lost the first one. Each session then fails once with
     /// [`Error::Replaced`](crate::Error::Replaced). Default: `false`; operations fail with
     /// [`Error::Outside`](crate::Error::Outside).
+    ///
+    /// ```no_run
+    /// # use darter::{Error, Store};
+    /// # fn main() -> Result<(), darter::Error> {
+    /// // For a cache, whose contents may be lost.
+    /// let cache = Store::options().accept_new_pool(true).open("tcp://10.0.0.5:7411")?;
+    /// let pear = match cache.get("pear") {
+    ///     Err(Error::Replaced) => cache.get("pear")?, // of the new pool
+    ///     found => found?,
+    /// };
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn accept_new_pool(mut self, accept: bool) -> Self {
         self.accept_new_pool = accept;
         self

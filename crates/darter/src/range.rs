@@ -26,6 +26,19 @@ impl Store {
 /// Keys are returned in order, each at most once: every key that is present from the beginning to
 /// the end of the iteration, and none that is absent for that time. A key that other clients insert
 /// or remove during the iteration may be returned.
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// # let store = darter::Store::open("mem:16M")?;
+/// store.put_many(&[("fig", "blue"), ("pear", "green"), ("plum", "red")])?;
+/// let mut pairs = store.range(..);
+/// assert_eq!(pairs.next().transpose()?.unwrap().0, b"fig");
+/// assert_eq!(pairs.next_back().transpose()?.unwrap().0, b"plum");
+/// assert_eq!(pairs.next().transpose()?.unwrap().0, b"pear");
+/// assert!(pairs.next().is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "a range does nothing until iterated"]
 pub struct Range<'s> {
@@ -43,6 +56,17 @@ impl Range<'_> {
     /// Limits the iteration to `limit` pairs, counted from the end from which they are taken:
     /// `limit(3).rev()` returns the last three. Unlike [`Iterator::take`], it also limits the
     /// number of pairs that are fetched from the pool.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// store.put_many(&[("fig", "blue"), ("pear", "green"), ("plum", "red")])?;
+    /// let last_two = store.range(..).limit(2).rev().map(|pair| Ok(pair?.0));
+    /// let last_two = last_two.collect::<Result<Vec<_>, darter::Error>>()?;
+    /// assert_eq!(last_two, [&b"plum"[..], b"pear"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn limit(mut self, limit: usize) -> Self {
         self.cursor.limit(limit);
         self
@@ -87,6 +111,21 @@ type Fetch<'s> = Pin<Box<dyn Future<Output = Result<Vec<KeyValue>, Error>> + Sen
 
 /// The pairs of a range, as awaited values; otherwise the same as [`Range`]. With the feature
 /// `stream` it is a `futures_core::Stream`.
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// # darter::block_on(async {
+/// # let store = darter::AsyncStore::open("mem:16M").await?;
+/// store.put_many(&[("pear", "green"), ("plum", "red")]).await?;
+/// let mut pairs = store.range(..);
+/// while let Some(pair) = pairs.next().await {
+///     let (key, value) = pair?;
+///     println!("{} is {}", key.escape_ascii(), value.escape_ascii());
+/// }
+/// # Ok(())
+/// # })
+/// # }
+/// ```
 #[must_use = "a range does nothing until polled"]
 pub struct AsyncRange<'s> {
     workers: &'s Workers,
@@ -101,17 +140,56 @@ impl<'s> AsyncRange<'s> {
     }
 
     /// As [`Range::limit`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// store.put_many(&[("pear", "green"), ("plum", "red")]).await?;
+    /// let mut first = store.range(..).limit(1);
+    /// assert_eq!(first.next().await.transpose()?.unwrap().0, b"pear");
+    /// assert!(first.next().await.is_none());
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     pub fn limit(mut self, limit: usize) -> Self {
         self.cursor.limit(limit);
         self
     }
 
     /// Returns the next pair in the range's direction. No pair is lost if the future is dropped.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// store.put("pear", "green").await?;
+    /// let mut pairs = store.prefix("p");
+    /// let first = pairs.next().await.transpose()?;
+    /// assert_eq!(first, Some((b"pear".to_vec(), b"green".to_vec())));
+    /// assert!(pairs.next().await.is_none());
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     pub async fn next(&mut self) -> Option<Result<KeyValue, Error>> {
         poll_fn(|context| self.poll_next_from(true, context)).await
     }
 
     /// Returns the next pair from the other end.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// store.put_many(&[("pear", "green"), ("plum", "red")]).await?;
+    /// let last = store.prefix("p").next_back().await.transpose()?;
+    /// assert_eq!(last, Some((b"plum".to_vec(), b"red".to_vec())));
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     pub async fn next_back(&mut self) -> Option<Result<KeyValue, Error>> {
         poll_fn(|context| self.poll_next_from(false, context)).await
     }

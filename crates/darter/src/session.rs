@@ -62,6 +62,21 @@ impl Session {
 
     /// Returns the costs of this session's operations so far: round trips, verbs, bytes and
     /// retries, by kind of operation. An operation counts when it is complete.
+    ///
+    /// ```
+    /// # use darter::OpKind;
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// let session = store.session()?;
+    /// session.put("pear", "green")?;
+    /// let before = session.counters();
+    /// session.get("pear")?;
+    /// let cost = (session.counters() - before)[OpKind::Get];
+    /// assert_eq!(cost.ops, 1);
+    /// println!("{} round trips, {} bytes read", cost.round_trips, cost.read_bytes);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn counters(&self) -> Counters {
         self.idle.borrow().iter().map(|worker| worker.counters()).sum()
     }

@@ -63,6 +63,14 @@ impl Store {
     /// Returns whether the pool has ended this store's membership, as far as the store has
     /// detected, and the store has not joined the pool again yet; see [`Error::is_shut_out`]. Needs
     /// no round trip.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// assert!(!store.is_shut_out());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_shut_out(&self) -> bool {
         self.membership().current().open.is_shut_out()
     }
@@ -82,6 +90,14 @@ impl Store {
     }
 
     /// Returns the number of times that the store has joined its pool again since it was opened.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// assert_eq!(store.joins(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn joins(&self) -> u64 {
         self.membership().joins()
     }
@@ -90,11 +106,36 @@ impl Store {
     /// key; a key of `n` bytes leaves `n` bytes less. It depends on the pool's blocks: about
     /// 0.9 of `PoolOptions::block_bytes`, or of a 64th of the smallest memory node (from 2 to
     /// 16 MiB).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// let value = vec![7; store.max_value_bytes()];
+    /// store.put("", &value)?;
+    /// assert!(store.put("a", &value).unwrap_err().is_too_long());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn max_value_bytes(&self) -> usize {
         darter_index::value_bytes_max(self.membership().current().open.pool.object_bytes_max())
     }
 
     /// Opens a session for one thread; its calls block.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// std::thread::scope(|scope| {
+    ///     for thread in [1, 2] {
+    ///         let session = store.session()?;
+    ///         scope.spawn(move || session.put([thread], "value").expect("a write"));
+    ///     }
+    ///     Ok::<_, darter::Error>(())
+    /// })?;
+    /// assert_eq!(store.range(..).count(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails if a memory node cannot be reached.
@@ -104,6 +145,16 @@ impl Store {
 
     /// Opens a session for one task: the same calls as futures, for any executor.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// let session = store.async_session()?;
+    /// darter::block_on(session.put("pear", "green"))?;
+    /// assert!(store.contains_key("pear")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails if a memory node cannot be reached.
     pub fn async_session(&self) -> Result<AsyncSession, Error> {
@@ -112,6 +163,15 @@ impl Store {
 
     /// Returns counts and sizes, by a walk of the whole index.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// store.put_many(&[("pear", "green"), ("plum", "blue")])?;
+    /// assert_eq!(store.stats()?.index.keys, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails if the pool is damaged or fails.
     pub fn stats(&self) -> Result<Stats, Error> {
@@ -119,6 +179,16 @@ impl Store {
     }
 
     /// Returns how much of the pool each member uses. Cheap: it reads tables, not the index.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// let usage = store.usage()?;
+    /// assert_eq!((usage.nodes.len(), usage.members.len()), (1, 1));
+    /// assert!(usage.used_bytes() < usage.bytes());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails if the pool fails.
@@ -138,6 +208,17 @@ impl Store {
     /// processes may go on. The memory of dead processes is swept before, unless the store was
     /// opened without sweeps.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// store.put("pear", "green")?;
+    /// let check = store.check()?;
+    /// assert!(check.is_sound(), "{:?}", check.violations);
+    /// assert_eq!((check.stats.keys, check.leaked_bytes), (1, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails if a walk cannot be completed. Violations are in the result instead.
     pub fn check(&self) -> Result<Check, Error> {
@@ -151,6 +232,17 @@ impl Store {
 
     /// Frees the memory left by dead processes, then checks. If an invariant is violated, only
     /// reports it.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// store.put("pear", "green")?;
+    /// let repaired = store.repair()?;
+    /// assert!(repaired.is_sound());
+    /// assert_eq!(repaired.repaired_bytes, 0, "no process has died");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::check`] does. Memory that was not freed stays leaked; repair can be called
@@ -166,6 +258,18 @@ impl Store {
 
     /// Makes everything stored so far survive a power failure, if the medium can.
     ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("pool");
+    /// # let name = format!("file:{}?size=16M", path.display());
+    /// let store = darter::Store::open(&name)?;
+    /// store.put("pear", "green")?;
+    /// store.persist()?; // returns when the file's contents are on its device
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails if the medium refuses.
     pub fn persist(&self) -> Result<(), Error> {
@@ -174,6 +278,20 @@ impl Store {
 
     /// Verifies that everything read so far belongs to one state of the pool. This can fail only if
     /// the store was opened with [`read_only`](crate::StoreOptions::read_only).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("pool");
+    /// # let name = format!("file:{}?size=16M", path.display());
+    /// # darter::Store::open(&name)?.put("pear", "green")?;
+    /// let snapshot = darter::Store::options().read_only(true).open(&name)?;
+    /// let pear = snapshot.get("pear")?;
+    /// snapshot.verify()?; // no other process has opened the file
+    /// assert_eq!(pear.as_deref(), Some(&b"green"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails if another process has opened the file since: read again.
@@ -184,6 +302,16 @@ impl Store {
     /// Adds the memory node at `address` (`host:port`) to a pool of memory nodes, for every process
     /// that has it open, and waits up to `patience` until all of them use it. Returns the node's
     /// number and the number of members that do not reach it yet.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<(), darter::Error> {
+    /// let store = darter::Store::open("tcp://10.0.0.5:7411,10.0.0.6:7411")?;
+    /// let (node, behind) = store.add_node("10.0.0.7:7411", Duration::from_secs(10))?;
+    /// println!("node {node}; {behind} processes do not reach it yet");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails if the node cannot be reached, is too small or in a pool already, or if pools of this
@@ -201,6 +329,16 @@ impl Store {
     }
 
     /// Returns remarks for operators: huge pages not in use, failing upkeep, and the like.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// for note in store.notes() {
+    ///     eprintln!("note: {note}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.membership().current().open.pool.fabric().notes();
         if self.is_shut_out() && self.membership().rejoins() {
@@ -218,6 +356,14 @@ impl Store {
     }
 
     /// Returns the pool's name, if it was opened by name.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// let store = darter::Store::open("mem:16M")?;
+    /// assert_eq!(store.url(), Some(&"mem:16M".parse()?));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn url(&self) -> Option<&PoolUrl> {
         self.membership().url.as_ref()
     }
@@ -232,6 +378,18 @@ impl Store {
 
     /// Adjusts the prefix list to the accesses sampled so far (DART, section 3.1).
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// for number in 0..1000_u32 {
+    ///     store.put(number.to_be_bytes(), "value")?;
+    /// }
+    /// let adjusted = store.adjust()?;
+    /// assert!(adjusted.rebuilt || adjusted.before == adjusted.after);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails if the pool is full or fails; the old list is then kept. Fails if the index has none.
     pub fn adjust(&self) -> Result<AdjustReport, Error> {
@@ -241,6 +399,16 @@ impl Store {
     /// Returns the top of the tree below `prefix`: at most `levels` levels, at most `width`
     /// children of a node.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// store.put_many(&[("pear", "green"), ("plum", "blue")])?;
+    /// let top = store.tree(b"", 1, 10)?;
+    /// println!("{} at {}, {} children", top.label, top.addr, top.children.len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails if the pool is damaged or fails, or if the index does not show its nodes.
     pub fn tree(&self, prefix: &[u8], levels: usize, width: usize) -> Result<TreeView, Error> {
@@ -249,6 +417,21 @@ impl Store {
 
     /// Counts the next part of the index, a few thousand inner nodes; returns the sums after the
     /// last part. So a large index can be counted repeatedly while other operations run.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// store.put_many(&[("pear", "green"), ("plum", "blue")])?;
+    /// let mut progress = darter::report::IncrementalStats::default();
+    /// let stats = loop {
+    ///     if let Some(stats) = store.count_some(&mut progress)? {
+    ///         break stats;
+    ///     }
+    /// };
+    /// assert_eq!(stats.keys, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::stats`] does; the next call counts the same part again.

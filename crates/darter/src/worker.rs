@@ -21,6 +21,18 @@ use std::sync::Arc;
 /// One connection to the pool, which executes one operation at a time: the operations of an
 /// [`AsyncSession`](crate::AsyncSession) without a list of idle connections, for callers that have
 /// exclusive access to it.
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// # let store = darter::Store::open("mem:16M")?;
+/// use darter::engine::{Engine, KeySpace, Worker};
+///
+/// let mut worker: Worker = store.worker_in(KeySpace::Program)?;
+/// darter::block_on(worker.put("pear", "green"))?;
+/// assert_eq!(store.get("pear")?.as_deref(), Some(&b"green"[..]));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Worker {
     link: Link,
     /// The key space of the keys.

@@ -33,6 +33,20 @@ pub struct AsyncTable<K, V> {
 impl AsyncStore {
     /// Returns the table with a name.
     ///
+    /// ```
+    /// # use darter::{AsyncTable, Error};
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// let ages: AsyncTable<String, u32> = store.table("ages").await?;
+    /// ages.put("Ada", &36).await?;
+    /// let wrong = store.table::<String, Vec<String>>("ages").await;
+    /// assert!(matches!(wrong, Err(Error::Table { .. })));
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Store::table`] does.
     pub async fn table<K: TableKey, V: TableValue>(&self, name: &str) -> Result<AsyncTable<K, V>, Error> {
@@ -42,6 +56,19 @@ impl AsyncStore {
     }
 
     /// Returns the names of the tables that have keys, in ascending order.
+    ///
+    /// ```
+    /// # use darter::AsyncTable;
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// let ages: AsyncTable<String, u32> = store.table("ages").await?;
+    /// ages.put("Ada", &36).await?;
+    /// assert_eq!(store.tables().await?, ["ages"]);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::tables`] does.
@@ -60,11 +87,37 @@ impl<K: TableKey, V: TableValue> From<Table<K, V>> for AsyncTable<K, V> {
 
 impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
     /// Returns the name of the table.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+    /// assert_eq!(ages.name(), "ages");
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     pub fn name(&self) -> &str {
         self.codec.name()
     }
 
     /// Returns the pairs whose keys are in a range, in ascending order.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// let births: darter::AsyncTable<u32, String> = store.table("births").await?;
+    /// for (year, name) in [(1815, "Ada"), (1906, "Grace"), (1912, "Alan")] {
+    ///     births.put(&year, &name.to_owned()).await?;
+    /// }
+    /// let last = births.range(1900..1910).next_back().await.transpose()?;
+    /// assert_eq!(last, Some((1906, "Grace".to_owned())));
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     pub fn range<Q: ?Sized>(&self, range: impl RangeBounds<Q>) -> AsyncTableRange<'_, K, V>
     where
         K: Borrow<Q>,
@@ -74,11 +127,41 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
     }
 
     /// Returns all pairs, in ascending order.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+    /// ages.put_many(&[("Grace".to_owned(), 85), ("Ada".to_owned(), 36)]).await?;
+    /// let (mut pairs, mut sum) = (ages.pairs(), 0);
+    /// while let Some(pair) = pairs.next().await {
+    ///     let (_, age) = pair?;
+    ///     sum += age;
+    /// }
+    /// assert_eq!(sum, 121);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     pub fn pairs(&self) -> AsyncTableRange<'_, K, V> {
         AsyncTableRange { range: self.store.range(self.codec.all()), codec: self.codec.clone() }
     }
 
     /// Returns the value of a key; `None` if the key is absent.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+    /// ages.put("Ada", &36).await?;
+    /// assert_eq!(ages.get("Ada").await?, Some(36));
+    /// assert_eq!(ages.get("Alan").await?, None);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::get`] does, and if the table holds a value of another type.
@@ -94,6 +177,19 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
     /// Returns the values of several keys, in the order of the keys, in as many round trips as the
     /// longest of the searches takes.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+    /// ages.put("Ada", &36).await?;
+    /// let values = ages.get_many(&["Ada".to_owned(), "Alan".to_owned()]).await?;
+    /// assert_eq!(values, [Some(36), None]);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Store::get`] does, and if the table holds a value of another type.
     pub async fn get_many(&self, keys: &[K]) -> Result<Vec<Option<V>>, Error> {
@@ -103,6 +199,19 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
     }
 
     /// Returns whether a key is present.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+    /// ages.put("Ada", &36).await?;
+    /// assert!(ages.contains_key("Ada").await?);
+    /// assert!(!ages.contains_key("Alan").await?);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::get`] does.
@@ -116,6 +225,18 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
 
     /// Returns the pair with the smallest key.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+    /// ages.put_many(&[("Grace".to_owned(), 85), ("Ada".to_owned(), 36)]).await?;
+    /// assert_eq!(ages.first().await?, Some(("Ada".to_owned(), 36)));
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Store::get`] does, and if the table holds a value of another type.
     pub async fn first(&self) -> Result<Option<(K, V)>, Error> {
@@ -123,6 +244,18 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
     }
 
     /// Returns the pair with the largest key.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+    /// ages.put_many(&[("Grace".to_owned(), 85), ("Ada".to_owned(), 36)]).await?;
+    /// assert_eq!(ages.last().await?, Some(("Grace".to_owned(), 85)));
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::get`] does, and if the table holds a value of another type.
@@ -132,6 +265,19 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
 
     /// Returns whether the table has no keys.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+    /// assert!(ages.is_empty().await?);
+    /// ages.put("Ada", &36).await?;
+    /// assert!(!ages.is_empty().await?);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Store::get`] does.
     pub async fn is_empty(&self) -> Result<bool, Error> {
@@ -140,6 +286,19 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
 
     /// Stores a value under a key, whether or not the key is present. Returns whether the key was
     /// [inserted](PutOutcome::Inserted) or its value [replaced](PutOutcome::Replaced).
+    ///
+    /// ```
+    /// # use darter::PutOutcome;
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+    /// assert_eq!(ages.put("Ada", &36).await?, PutOutcome::Inserted);
+    /// assert_eq!(ages.put("Ada", &37).await?, PutOutcome::Replaced);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::put`] does.
@@ -152,6 +311,18 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
     }
 
     /// Stores a value under a key and returns the value that it replaces.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+    /// assert_eq!(ages.insert("Ada", &36).await?, None);
+    /// assert_eq!(ages.insert("Ada", &37).await?, Some(36));
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::put`] does.
@@ -166,6 +337,19 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
 
     /// Stores a value under a key if the key is absent. Returns whether it was.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+    /// assert!(ages.try_insert("Ada", &36).await?);
+    /// assert!(!ages.try_insert("Ada", &99).await?);
+    /// assert_eq!(ages.get("Ada").await?, Some(36));
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Store::put`] does.
     pub async fn try_insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, Error>
@@ -178,6 +362,19 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
 
     /// Replaces the value of a key if the key is present. Returns the former value; `None` if the
     /// key is absent.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+    /// assert_eq!(ages.replace("Ada", &36).await?, None, "absent, so not stored");
+    /// ages.put("Ada", &36).await?;
+    /// assert_eq!(ages.replace("Ada", &37).await?, Some(36));
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::put`] does.
@@ -192,6 +389,21 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
 
     /// Stores several pairs, up to 16 at a time, as [`Store::put_many`] does.
     ///
+    /// ```
+    /// # use darter::PutOutcome;
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+    /// ages.put("Ada", &36).await?;
+    /// let pairs = [("Ada".to_owned(), 37), ("Alan".to_owned(), 41)];
+    /// let outcomes = ages.put_many(&pairs).await?;
+    /// assert_eq!(outcomes, [PutOutcome::Replaced, PutOutcome::Inserted]);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Store::put_many`] does.
     pub async fn put_many(&self, pairs: &[(K, V)]) -> Result<Vec<PutOutcome>, Error> {
@@ -203,6 +415,20 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
     ///
     /// `decide` is called again if another client changes the key before the decision takes effect.
     /// The decision of its last call takes effect.
+    ///
+    /// ```
+    /// # use darter::Change;
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+    /// ages.put("Ada", &36).await?;
+    /// ages.update("Ada", |age| age.map_or(Change::Keep, |age| Change::Put(age + 1))).await?;
+    /// assert_eq!(ages.get("Ada").await?, Some(37));
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::put`] does, and if the table holds a value of another type.
@@ -232,6 +458,19 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
 
     /// Removes a key and returns its value; `None` if the key is absent.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+    /// ages.put("Ada", &36).await?;
+    /// assert_eq!(ages.remove("Ada").await?, Some(36));
+    /// assert_eq!(ages.remove("Ada").await?, None);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Store::remove`] does, and if the table holds a value of another type. The key is
     /// then removed.
@@ -246,6 +485,19 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
 
     /// Removes a key. Returns whether it was present.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+    /// ages.put("Ada", &36).await?;
+    /// assert!(ages.discard("Ada").await?);
+    /// assert!(!ages.discard("Ada").await?);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Store::remove`] does.
     pub async fn discard<Q: ?Sized>(&self, key: &Q) -> Result<bool, Error>
@@ -258,6 +510,18 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
 
     /// Removes the keys of a range, as [`Store::remove_range`] does. Returns their number.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// let births: darter::AsyncTable<u32, String> = store.table("births").await?;
+    /// births.put_many(&[1815, 1906, 1912].map(|year| (year, String::new()))).await?;
+    /// assert_eq!(births.remove_range(1900..).await?, 2);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Store::remove_range`] does.
     pub async fn remove_range<Q: ?Sized>(&self, range: impl RangeBounds<Q>) -> Result<u64, Error>
@@ -269,6 +533,20 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
     }
 
     /// Removes all keys of the table. Returns their number.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+    /// store.put("Ada", "a key outside of the table").await?;
+    /// ages.put("Ada", &36).await?;
+    /// assert_eq!(ages.clear().await?, 1);
+    /// assert!(ages.is_empty().await? && store.contains_key("Ada").await?);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::remove_range`] does.
@@ -290,6 +568,21 @@ impl<K, V> std::fmt::Debug for AsyncTable<K, V> {
 }
 
 /// The pairs of a table, as awaited values; otherwise the same as [`AsyncRange`].
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// # darter::block_on(async {
+/// # let store = darter::AsyncStore::open("mem:16M").await?;
+/// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+/// ages.put_many(&[("Ada".to_owned(), 36), ("Grace".to_owned(), 85)]).await?;
+/// let mut pairs = ages.pairs();
+/// assert_eq!(pairs.next().await.transpose()?, Some(("Ada".to_owned(), 36)));
+/// assert_eq!(pairs.next().await.transpose()?, Some(("Grace".to_owned(), 85)));
+/// assert!(pairs.next().await.is_none());
+/// # Ok(())
+/// # })
+/// # }
+/// ```
 #[must_use = "a range does nothing until polled"]
 pub struct AsyncTableRange<'s, K, V> {
     range: AsyncRange<'s>,
@@ -298,17 +591,58 @@ pub struct AsyncTableRange<'s, K, V> {
 
 impl<K: TableKey, V: TableValue> AsyncTableRange<'_, K, V> {
     /// As [`crate::Range::limit`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+    /// ages.put_many(&["Ada", "Alan", "Grace"].map(|name| (name.to_owned(), 1))).await?;
+    /// let mut first = ages.pairs().limit(1);
+    /// assert_eq!(first.next().await.transpose()?, Some(("Ada".to_owned(), 1)));
+    /// assert!(first.next().await.is_none());
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     pub fn limit(self, limit: usize) -> Self {
         Self { range: self.range.limit(limit), ..self }
     }
 
     /// Returns the next pair. No pair is lost if the future is dropped.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+    /// ages.put("Ada", &36).await?;
+    /// let mut pairs = ages.pairs();
+    /// assert_eq!(pairs.next().await.transpose()?, Some(("Ada".to_owned(), 36)));
+    /// assert!(pairs.next().await.is_none());
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     pub async fn next(&mut self) -> Option<Result<(K, V), Error>> {
         let pair = self.range.next().await?;
         Some(pair.and_then(|pair| self.codec.decode_pair(&pair)))
     }
 
     /// Returns the next pair from the other end.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # darter::block_on(async {
+    /// # let store = darter::AsyncStore::open("mem:16M").await?;
+    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
+    /// ages.put_many(&[("Ada".to_owned(), 36), ("Grace".to_owned(), 85)]).await?;
+    /// let last = ages.pairs().next_back().await.transpose()?;
+    /// assert_eq!(last, Some(("Grace".to_owned(), 85)));
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
     pub async fn next_back(&mut self) -> Option<Result<(K, V), Error>> {
         let pair = self.range.next_back().await?;
         Some(pair.and_then(|pair| self.codec.decode_pair(&pair)))

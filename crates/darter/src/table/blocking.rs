@@ -44,7 +44,19 @@ pub struct Table<K, V> {
 }
 
 impl Store {
-    /// Returns the table with a name. See [`Table`] for an example.
+    /// Returns the table with a name.
+    ///
+    /// ```
+    /// # use darter::{Error, Table};
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// let ages: Table<String, u32> = store.table("ages")?;
+    /// ages.put("Ada", &36)?;
+    /// let wrong = store.table::<String, Vec<String>>("ages");
+    /// assert!(matches!(wrong, Err(Error::Table { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::get`] does, and with [`Error::Table`] if the first pair of the table has
@@ -57,6 +69,18 @@ impl Store {
 
     /// Returns the names of the tables that have keys, in ascending order, in two searches for each
     /// table.
+    ///
+    /// ```
+    /// # use darter::Table;
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// let ages: Table<String, u32> = store.table("ages")?;
+    /// assert!(store.tables()?.is_empty(), "the table has no keys yet");
+    /// ages.put("Ada", &36)?;
+    /// assert_eq!(store.tables()?, ["ages"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::get`] does.
@@ -78,6 +102,15 @@ impl Store {
 
 impl<K: TableKey, V: TableValue> Table<K, V> {
     /// Returns the name of the table.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # let ages: darter::Table<String, u32> = store.table("ages")?;
+    /// assert_eq!(ages.name(), "ages");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn name(&self) -> &str {
         self.codec.name()
     }
@@ -88,6 +121,19 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
 
     /// Returns the pairs whose keys are in a range, in ascending order; `rev()` iterates in
     /// descending order.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// let births: darter::Table<u32, String> = store.table("births")?;
+    /// for (year, name) in [(1815, "Ada"), (1906, "Grace"), (1912, "Alan")] {
+    ///     births.put(&year, &name.to_owned())?;
+    /// }
+    /// let last = births.range(1900..1910).next_back().transpose()?;
+    /// assert_eq!(last, Some((1906, "Grace".to_owned())));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn range<Q: ?Sized>(&self, range: impl RangeBounds<Q>) -> TableRange<K, V>
     where
         K: Borrow<Q>,
@@ -97,6 +143,21 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
     }
 
     /// Returns all pairs, in ascending order; `rev()` iterates in descending order.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # let ages: darter::Table<String, u32> = store.table("ages")?;
+    /// ages.put_many(&[("Grace".to_owned(), 85), ("Ada".to_owned(), 36)])?;
+    /// let mut sum = 0;
+    /// for pair in ages.iter() {
+    ///     let (_, age) = pair?;
+    ///     sum += age;
+    /// }
+    /// assert_eq!(sum, 121);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn iter(&self) -> TableRange<K, V> {
         TableRange { range: self.store.range(self.codec.all()), codec: self.codec.clone() }
     }
@@ -127,6 +188,16 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
     /// Returns the values of several keys, in the order of the keys, in as many round trips as the
     /// longest of the searches takes.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # let ages: darter::Table<String, u32> = store.table("ages")?;
+    /// ages.put("Ada", &36)?;
+    /// assert_eq!(ages.get_many(&["Ada".to_owned(), "Alan".to_owned()])?, [Some(36), None]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Store::get`] does, and if the table holds a value of another type.
     pub fn get_many(&self, keys: &[K]) -> Result<Vec<Option<V>>, Error> {
@@ -136,6 +207,16 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
     }
 
     /// Returns whether a key is present.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # let ages: darter::Table<String, u32> = store.table("ages")?;
+    /// ages.put("Ada", &36)?;
+    /// assert!(ages.contains_key("Ada")? && !ages.contains_key("Alan")?);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::get`] does.
@@ -149,6 +230,16 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
 
     /// Returns the pair with the smallest key.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # let ages: darter::Table<String, u32> = store.table("ages")?;
+    /// ages.put_many(&[("Grace".to_owned(), 85), ("Ada".to_owned(), 36)])?;
+    /// assert_eq!(ages.first()?, Some(("Ada".to_owned(), 36)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Store::get`] does, and if the table holds a value of another type.
     pub fn first(&self) -> Result<Option<(K, V)>, Error> {
@@ -156,6 +247,16 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
     }
 
     /// Returns the pair with the largest key.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # let ages: darter::Table<String, u32> = store.table("ages")?;
+    /// ages.put_many(&[("Grace".to_owned(), 85), ("Ada".to_owned(), 36)])?;
+    /// assert_eq!(ages.last()?, Some(("Grace".to_owned(), 85)));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::get`] does, and if the table holds a value of another type.
@@ -165,6 +266,17 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
 
     /// Returns whether the table has no keys.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # let ages: darter::Table<String, u32> = store.table("ages")?;
+    /// assert!(ages.is_empty()?);
+    /// ages.put("Ada", &36)?;
+    /// assert!(!ages.is_empty()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Store::get`] does.
     pub fn is_empty(&self) -> Result<bool, Error> {
@@ -173,6 +285,17 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
 
     /// Stores a value under a key, whether or not the key is present. Returns whether the key was
     /// [inserted](PutOutcome::Inserted) or its value [replaced](PutOutcome::Replaced).
+    ///
+    /// ```
+    /// # use darter::PutOutcome;
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # let ages: darter::Table<String, u32> = store.table("ages")?;
+    /// assert_eq!(ages.put("Ada", &36)?, PutOutcome::Inserted);
+    /// assert_eq!(ages.put("Ada", &37)?, PutOutcome::Replaced);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::put`] does.
@@ -209,6 +332,17 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
 
     /// Stores a value under a key if the key is absent. Returns whether it was.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # let ages: darter::Table<String, u32> = store.table("ages")?;
+    /// assert!(ages.try_insert("Ada", &36)?);
+    /// assert!(!ages.try_insert("Ada", &99)?);
+    /// assert_eq!(ages.get("Ada")?, Some(36));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Store::put`] does.
     pub fn try_insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, Error>
@@ -222,6 +356,17 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
     /// Replaces the value of a key if the key is present. Returns the former value; `None` if the
     /// key is absent.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # let ages: darter::Table<String, u32> = store.table("ages")?;
+    /// assert_eq!(ages.replace("Ada", &36)?, None, "absent, so not stored");
+    /// ages.put("Ada", &36)?;
+    /// assert_eq!(ages.replace("Ada", &37)?, Some(36));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Store::put`] does.
     pub fn replace<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, Error>
@@ -234,6 +379,18 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
     }
 
     /// Stores several pairs, up to 16 at a time, as [`Store::put_many`] does.
+    ///
+    /// ```
+    /// # use darter::PutOutcome;
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # let ages: darter::Table<String, u32> = store.table("ages")?;
+    /// ages.put("Ada", &36)?;
+    /// let outcomes = ages.put_many(&[("Ada".to_owned(), 37), ("Alan".to_owned(), 41)])?;
+    /// assert_eq!(outcomes, [PutOutcome::Replaced, PutOutcome::Inserted]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::put_many`] does.
@@ -282,6 +439,17 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
 
     /// Removes a key and returns its value; `None` if the key is absent.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # let ages: darter::Table<String, u32> = store.table("ages")?;
+    /// ages.put("Ada", &36)?;
+    /// assert_eq!(ages.remove("Ada")?, Some(36));
+    /// assert_eq!(ages.remove("Ada")?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Store::remove`] does, and if the table holds a value of another type. The key is
     /// then removed.
@@ -296,6 +464,17 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
 
     /// Removes a key. Returns whether it was present.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # let ages: darter::Table<String, u32> = store.table("ages")?;
+    /// ages.put("Ada", &36)?;
+    /// assert!(ages.discard("Ada")?);
+    /// assert!(!ages.discard("Ada")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Store::remove`] does.
     pub fn discard<Q: ?Sized>(&self, key: &Q) -> Result<bool, Error>
@@ -308,6 +487,16 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
 
     /// Removes the keys of a range, as [`Store::remove_range`] does. Returns their number.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// let births: darter::Table<u32, String> = store.table("births")?;
+    /// births.put_many(&[1815, 1906, 1912].map(|year| (year, String::new())))?;
+    /// assert_eq!(births.remove_range(1900..)?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Store::remove_range`] does.
     pub fn remove_range<Q: ?Sized>(&self, range: impl RangeBounds<Q>) -> Result<u64, Error>
@@ -319,6 +508,19 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
     }
 
     /// Removes all keys of the table. Returns their number.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # let ages: darter::Table<String, u32> = store.table("ages")?;
+    /// let years: darter::Table<u32, u32> = store.table("years")?;
+    /// years.put(&1815, &1)?;
+    /// ages.put("Ada", &36)?;
+    /// assert_eq!(ages.clear()?, 1, "the keys of other tables stay");
+    /// assert_eq!(store.tables()?, ["years"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Store::remove_range`] does.
@@ -349,6 +551,19 @@ impl<K: TableKey, V: TableValue> IntoIterator for &Table<K, V> {
 }
 
 /// An iterator over the pairs of a table; otherwise the same as [`Range`].
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// # let store = darter::Store::open("mem:16M")?;
+/// # let ages: darter::Table<String, u32> = store.table("ages")?;
+/// ages.put_many(&[("Ada".to_owned(), 36), ("Grace".to_owned(), 85)])?;
+/// let mut pairs = ages.iter();
+/// assert_eq!(pairs.next_back().transpose()?, Some(("Grace".to_owned(), 85)));
+/// assert_eq!(pairs.next().transpose()?, Some(("Ada".to_owned(), 36)));
+/// assert!(pairs.next().is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a range does nothing until iterated"]
 pub struct TableRange<K, V> {
     range: Range<'static>,
@@ -357,6 +572,17 @@ pub struct TableRange<K, V> {
 
 impl<K, V> TableRange<K, V> {
     /// As [`Range::limit`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # let ages: darter::Table<String, u32> = store.table("ages")?;
+    /// ages.put_many(&["Ada", "Alan", "Grace"].map(|name| (name.to_owned(), 1)))?;
+    /// let last_two = ages.iter().limit(2).rev().map(|pair| Ok(pair?.0));
+    /// assert_eq!(last_two.collect::<Result<Vec<_>, darter::Error>>()?, ["Grace", "Alan"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn limit(self, limit: usize) -> Self {
         Self { range: self.range.limit(limit), ..self }
     }
