@@ -16,6 +16,8 @@ pub enum OpKind {
     Scan,
     /// Several searches that share their round trips.
     MultiGet,
+    /// A transaction's commit: changes of several keys at once.
+    Transact,
     /// Bulk load.
     Load,
     /// Maintenance that no operation requested: epochs, reclamation, adjustment, checks.
@@ -24,7 +26,7 @@ pub enum OpKind {
 
 impl OpKind {
     /// The number of kinds.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 9;
     /// All kinds, in the order of their discriminants.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Get,
@@ -33,6 +35,7 @@ impl OpKind {
         Self::Delete,
         Self::Scan,
         Self::MultiGet,
+        Self::Transact,
         Self::Load,
         Self::Maintain,
     ];
@@ -46,6 +49,7 @@ impl OpKind {
             Self::Delete => "delete",
             Self::Scan => "scan",
             Self::MultiGet => "multi_get",
+            Self::Transact => "transact",
             Self::Load => "load",
             Self::Maintain => "maintain",
         }

@@ -3,13 +3,12 @@
 //!
 //! A program specifies the index only for a new pool, or to refuse any other. A store is written
 //! once, over [`AnyIndex`], which also provides the operations that only some indexes have.
-//! [`AnyIndex`], and asks here for what not all of them have.
 
 use crate::dart::{self, Dart, DartOptions, SearchSamples};
 use crate::dyn_index::DynIndex;
 use crate::ordered::{
-    CheckReport, Condition, Decide, Decision, IndexStats, KeyValue, OrderedIndex, PutOutcome, ScanRange,
-    Swept, TreeView, Visit,
+    Access, CheckReport, Commit, Condition, Decide, Decision, IndexStats, KeyValue, OrderedIndex, PutOutcome,
+    ScanRange, Swept, TreeView, Visit,
 };
 use crate::quiver::{self, Quiver, QuiverOptions};
 use crate::radix::prefix_list::AdjustReport;
@@ -300,6 +299,10 @@ impl<F: Fabric> OrderedIndex<F> for AnyIndex<F> {
         decide: &mut Decide<'_>,
     ) -> Result<Decision> {
         awaiting!(self, index => OrderedIndex::modify_as(index, client, kind, key, decide))
+    }
+
+    async fn commit(&self, client: &mut Client<F>, accesses: &[Access<'_>], attempt: u16) -> Result<Commit> {
+        awaiting!(self, index => OrderedIndex::commit(index, client, accesses, attempt))
     }
 
     fn check_key(&self, key: &[u8]) -> Result<()> {

@@ -5,7 +5,7 @@
 //! are negligible compared with a round trip.
 
 use crate::ordered::{
-    CheckReport, Condition, Decide, Decision, IndexStats, KeyValue, OrderedIndex, PutOutcome,
+    Access, CheckReport, Commit, Condition, Decide, Decision, IndexStats, KeyValue, OrderedIndex, PutOutcome,
 };
 use crate::ordered::{ScanRange, Swept};
 use crate::{IndexError, Result};
@@ -44,6 +44,12 @@ trait Methods<F: Fabric>: Send + Sync {
         key: &'a [u8],
         decide: &'a mut Decide<'_>,
     ) -> Pending<'a, Decision>;
+    fn commit<'a>(
+        &'a self,
+        client: &'a mut Client<F>,
+        accesses: &'a [Access<'a>],
+        attempt: u16,
+    ) -> Pending<'a, Commit>;
     fn check_key(&self, key: &[u8]) -> Result<()>;
     fn multi_get_chunk<'a>(
         &'a self,
@@ -105,6 +111,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Methods<F> for I {
         put(key: &'a [u8], value: &'a [u8], condition: Condition<'a>) -> PutOutcome;
         delete_when(key: &'a [u8], condition: Condition<'a>) -> bool;
         modify_as(kind: OpKind, key: &'a [u8], decide: &'a mut Decide<'_>) -> Decision;
+        commit(accesses: &'a [Access<'a>], attempt: u16) -> Commit;
         multi_get_chunk(keys: &'a [&'a [u8]]) -> Vec<Option<Vec<u8>>>;
         scan(range: &'a ScanRange, limit: usize) -> Vec<KeyValue>;
         bulk_load(sorted: &'a mut (dyn Iterator<Item = KeyValue> + Send)) -> u64;
@@ -194,6 +201,10 @@ impl<F: Fabric> OrderedIndex<F> for DynIndex<F> {
         decide: &mut Decide<'_>,
     ) -> Result<Decision> {
         self.0.modify_as(client, kind, key, decide).await
+    }
+
+    async fn commit(&self, client: &mut Client<F>, accesses: &[Access<'_>], attempt: u16) -> Result<Commit> {
+        self.0.commit(client, accesses, attempt).await
     }
 
     fn check_key(&self, key: &[u8]) -> Result<()> {

@@ -27,8 +27,8 @@ pub use dart::{Dart, DartOptions, SearchSamples};
 pub use dyn_index::DynIndex;
 pub use error::{IndexError, Result};
 pub use ordered::{
-    CheckReport, Condition, Decide, Decision, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue, NodeTypeStats,
-    OrderedIndex, PutOutcome, ScanRange, Swept, TreeEdge, TreeView, Visit, check_key,
+    Access, CheckReport, Commit, Condition, Decide, Decision, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue,
+    NodeTypeStats, OrderedIndex, PutOutcome, ScanRange, Swept, TreeEdge, TreeView, Visit, Write, check_key,
 };
 pub use quiver::{Quiver, QuiverOptions};
 #[doc(hidden)]

@@ -14,9 +14,12 @@
 
 mod modify;
 mod sweep;
+mod transaction;
 mod tree;
 
 pub use sweep::Swept;
+pub(crate) use transaction::check_order;
+pub use transaction::{Access, Commit, Write};
 pub use tree::{TreeEdge, TreeView};
 
 use crate::{IndexError, Result};
@@ -320,6 +323,22 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         decide: &mut Decide<'_>,
     ) -> impl Future<Output = Result<Decision>> + Send {
         modify::by_conditions(self, client, key, decide)
+    }
+
+    /// Changes several keys at once, if each key that was read still has the value that was read.
+    /// The keys must ascend, each once. `attempt` says how often the caller has run the transaction
+    /// before: of two transactions that meet, the one with more attempts goes on.
+    ///
+    /// # Errors
+    /// [`IndexError::Options`] if the index has no transactions. Nothing has changed if the pool is
+    /// out of space, or if a key and its two values are too long for this pool.
+    fn commit(
+        &self,
+        _client: &mut Client<F>,
+        _accesses: &[Access<'_>],
+        _attempt: u16,
+    ) -> impl Future<Output = Result<Commit>> + Send {
+        async { Err(IndexError::Options("this index has no transactions; create the pool with `quiver`")) }
     }
 
     /// Prefetches the data that operations on these keys will read, if it is in this machine's

@@ -16,6 +16,7 @@ use super::operation::Operation;
 use super::page::{Head, PageRef, Shape, standing_whole, verify_word};
 use super::parent_slot::ParentSlot;
 use super::word::{Print, State, Word};
+use crate::radix::intent::{Intent, STATUS_BYTES, Status};
 use crate::radix::leaf;
 use crate::radix::prefix_hash::HashKeys;
 use crate::radix::tally::Tally;
@@ -30,6 +31,8 @@ struct Walk {
     tally: Tally,
     /// Nodes to visit, each with the number of levels above it.
     nodes: Vec<(NodeAt, usize)>,
+    /// The status words of the transactions whose intents were met.
+    statuses: BTreeSet<GlobalAddr>,
 }
 
 /// A leaf to compare.
@@ -59,7 +62,12 @@ impl<F: Fabric> Quiver<F> {
     /// Walks and verifies everything, under one pin.
     pub(super) async fn check_all(&self, client: &mut Client<F>) -> Result<CheckReport> {
         let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
-        let mut walk = Walk { report: CheckReport::default(), tally: tally(), nodes: Vec::new() };
+        let mut walk = Walk {
+            report: CheckReport::default(),
+            tally: tally(),
+            nodes: Vec::new(),
+            statuses: BTreeSet::new(),
+        };
         let [root] = operation.client.read_words(self.shared.words.root).await?;
         match ParentSlot::root(&self.shared, root).root_node() {
             Ok(root) => walk.nodes.push((root, 0)),
@@ -68,6 +76,7 @@ impl<F: Fabric> Quiver<F> {
         while let Some((node, levels)) = walk.nodes.pop() {
             operation.inspect_node(&mut walk, node, levels).await?;
         }
+        operation.inspect_statuses(&mut walk).await?;
         let est = operation.inspect_table(&mut walk.report).await?;
         let Walk { mut report, tally, .. } = walk;
         report.stats = finish(tally, est);
@@ -208,6 +217,7 @@ impl<F: Fabric> Operation<'_, F> {
         leaves.retain(|(_, addr, words)| walk.report.reach(*addr, *words as u64 * 8, "leaf"));
         let keys = self.shared.keys;
         let mut seen = BTreeSet::new();
+        let statuses = &mut walk.statuses;
         let verify = |report: &mut CheckReport, expected: &Expected, words: &[u64]| {
             let key = match leaf::parse(expected.page, words) {
                 Ok(leaf) => leaf.key.to_vec(),
@@ -223,6 +233,12 @@ impl<F: Fabric> Operation<'_, F> {
             if !expected.word.may_be_leaf_of(print) {
                 return report.violation(format!("page at {page}: a leaf's key does not match its word"));
             }
+            match Intent::of(words) {
+                Ok(intent) if intent.is_some() == expected.word.is_intent() => {
+                    statuses.extend(intent.map(|intent| intent.status));
+                }
+                _ => report.violation(format!("page at {page}: an intent under another kind of word")),
+            }
             if other.is_some() {
                 return report.remark(format!("page at {page}: a leaf of another key, which is ignored"));
             }
@@ -234,6 +250,23 @@ impl<F: Fabric> Operation<'_, F> {
             }
         };
         walk.report.verify_each(&mut self.client, &leaves, verify).await
+    }
+
+    /// Verifies the status words of the transactions whose intents were met.
+    async fn inspect_statuses(&mut self, walk: &mut Walk) -> Result<()> {
+        let statuses: Vec<_> = std::mem::take(&mut walk.statuses).into_iter().map(|at| (at, at, 1)).collect();
+        if !statuses.is_empty() {
+            walk.report.remark(format!("{} transactions whose keys are not settled", statuses.len()));
+        }
+        for (at, ..) in &statuses {
+            walk.report.reach(*at, STATUS_BYTES, "status word");
+        }
+        let verify = |report: &mut CheckReport, at: &GlobalAddr, words: &[u64]| {
+            if let Err(error) = Status::parse(*at, words[0]) {
+                report.violation(error.to_string());
+            }
+        };
+        walk.report.verify_each(&mut self.client, &statuses, verify).await
     }
 }
 

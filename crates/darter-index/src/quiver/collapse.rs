@@ -261,7 +261,7 @@ impl<F: Fabric> Operation<'_, F> {
             let child = node::children(&slots).next().filter(|_| !node::is_sealed(&words));
             let Some((edge, skip, addr)) = child else {
                 // Pages with some parts linked would prevent the removal of the node.
-                if !node::is_sealed(&words) && self.finish_pages(node, &words).await? {
+                if !node::is_sealed(&words) && self.finish_pages(node, &words, None).await? {
                     return Ok(());
                 }
                 return self.replace_node(node, parent).await.map(drop);

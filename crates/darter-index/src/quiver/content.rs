@@ -3,7 +3,7 @@
 use super::nibble::{EdgeRange, common, edge, identity_of, nibbles};
 use super::page::{FIXED_WORDS, IDENTITY_AT, PageRef, Shape, image_in, standing_whole, verify_word};
 use super::pair::{INLINE_WORDS_MAX, Pair};
-use super::word::{LeafPrint, Print, State, Word};
+use super::word::{Print, State, Word};
 use crate::ordered::KEY_BYTES_MAX;
 use crate::radix::leaf;
 use crate::radix::prefix_hash::HashKeys;
@@ -31,7 +31,8 @@ struct Wanted {
     addr: GlobalAddr,
     class: u8,
     edge: u8,
-    print: Option<LeafPrint>,
+    /// The word that names it.
+    word: Word,
     /// The image of the pair stored in the record.
     own: Option<Vec<u64>>,
 }
@@ -73,8 +74,8 @@ impl Content {
                 }
                 (State::Tomb, _) => {}
                 (State::Leaf { addr, class }, own) => {
-                    let print = Word(record[0]).leaf_print();
-                    wanted.push(Wanted { addr, class, edge, print, own: own.map(|(_, image)| image) });
+                    let own = own.map(|(_, image)| image);
+                    wanted.push(Wanted { addr, class, edge, word: Word(record[0]), own });
                 }
                 _ => return Err(IndexError::corrupt(page.addr, "record of unknown kind")),
             }
@@ -83,8 +84,7 @@ impl Content {
             match Word(*word).state() {
                 State::Leaf { addr, class } => {
                     let edge = shape.edge_of(Word(*word), None);
-                    let print = Word(*word).leaf_print();
-                    wanted.push(Wanted { addr, class, edge, print, own: None });
+                    wanted.push(Wanted { addr, class, edge, word: Word(*word), own: None });
                 }
                 State::Empty | State::Tomb => {}
                 _ => return Err(IndexError::corrupt(page.addr, "delta slot of unknown kind")),
@@ -142,14 +142,16 @@ impl Content {
         for (leaf, read) in wanted.into_iter().zip(reads) {
             let words = done.words(read);
             let (key, value) = leaf::lengths(words).unwrap_or((usize::MAX, 0));
-            let (room, header) = (leaf::class_words(leaf.class) * 8, leaf::header_bytes(key, value));
+            let header = leaf::key_place(words).map_or(0, |(header, _)| header);
+            let room = leaf::class_words(leaf.class) * 8;
             if key > KEY_BYTES_MAX || header + key + value > room {
                 return Err(IndexError::corrupt(leaf.addr, "leaf longer than its size class"));
             }
             if header + key + value <= words.len() * 8 {
-                let image = leaf::image_of(words, key, value);
+                // An intent stays a leaf: its value is not the key's.
+                let image = (!leaf::is_intent(words)).then(|| leaf::image_of(words, key, value));
                 let key = leaf::parse(leaf.addr, words)?.key.to_vec();
-                self.take(of, leaf, key, Some(image))?;
+                self.take(of, leaf, key, image)?;
             } else if header + key <= words.len() * 8 {
                 let bytes: &[u8] = bytemuck::cast_slice(words);
                 self.take(of, leaf, bytes[header..header + key].to_vec(), None)?;
@@ -192,7 +194,8 @@ impl Content {
         key: Vec<u8>,
         image: Option<Vec<u64>>,
     ) -> Result<()> {
-        let is_named = |key: &[u8]| Some(shape.leaf_print(page, key, Print::new(keys, key))) == leaf.print;
+        let is_named =
+            |key: &[u8]| leaf.word.may_be_leaf_of(shape.leaf_print(page, key, Print::new(keys, key)));
         if nibbles(&key) < shape.depth || !is_named(&key) {
             return Err(IndexError::corrupt(leaf.addr, "leaf's key does not match its word"));
         }

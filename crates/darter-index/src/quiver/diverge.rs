@@ -22,8 +22,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// fails if another client was faster.
     pub(super) async fn part_path(
         &mut self,
-        key: &[u8],
-        value: &[u8],
+        pair: Pair,
         parent: ParentSlot,
         child: NodeAt,
     ) -> Result<Attempt> {
@@ -31,13 +30,13 @@ impl<F: Fabric> Operation<'_, F> {
             self.remove_empty(child, parent).await?;
             return Ok(Attempt::Again);
         };
-        let depth = common(key, &other);
+        let depth = common(&pair.key, &other);
         if depth <= parent.node.depth || depth >= child.depth {
             // Identities and the keys below nodes never change.
             return Err(IndexError::corrupt(child.addr, "node whose keys do not have its prefix"));
         }
         let mut maker = Maker::new(self.shared, self.client.epoch());
-        let made = self.fork(&mut maker, Pair::new(key.to_vec(), value), (depth, &other), child).await;
+        let made = self.fork(&mut maker, pair, (depth, &other), child).await;
         let addr = self.made(&mut maker, made)?;
         let slot = Slot::node(depth - parent.node.depth - 1, addr);
         let expected = parent.stored(parent.at.slot);

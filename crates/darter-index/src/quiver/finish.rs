@@ -1,7 +1,7 @@
-//! Quiver's part in a sweep: replacements that dead clients have left unfinished.
+//! Quiver's part in a sweep: replacements and transactions that dead clients have left unfinished.
 //!
 //! Clients that write nearby would finish them, and no operation waits for them. But until then a
-//! page whose parts are linked keeps its memory.
+//! page whose parts are linked keeps its memory, and so do intents and their status words.
 
 use super::Quiver;
 use super::descent::NodeAt;
@@ -16,17 +16,19 @@ use darter_pool::Client;
 use std::collections::HashSet;
 
 impl<F: Fabric> Quiver<F> {
-    /// Finishes every replacement of a page or a node that was begun, if the pool has room: a
-    /// sweep, which makes room, must not fail for lack of it. Returns whether there was any.
+    /// Finishes every replacement of a page or a node that was begun, and settles every intent, if
+    /// the pool has room: a sweep, which makes room, must not fail for lack of it. Returns whether
+    /// there was any. Transactions that are being installed are aborted, and run again.
     pub(super) async fn finish_replacements(&self, client: &mut Client<F>) -> Result<bool> {
+        let mut has_settled = false;
         for turn in 0..TURNS_MAX {
             let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
-            match operation.finish_one().await {
+            match operation.finish_one(&mut has_settled).await {
                 Ok(true) => {}
                 Err(error) if !error.is_out_of_space() => {
                     return Err(error);
                 }
-                Ok(false) | Err(_) => return Ok(turn > 0),
+                Ok(false) | Err(_) => return Ok(turn > 0 || has_settled),
             }
         }
         Err(no_progress(self.shared.words.root))
@@ -35,7 +37,7 @@ impl<F: Fabric> Quiver<F> {
 
 impl<F: Fabric> Operation<'_, F> {
     /// Finishes the first replacement found by a walk. Returns whether there was one.
-    async fn finish_one(&mut self) -> Result<bool> {
+    async fn finish_one(&mut self, has_settled: &mut bool) -> Result<bool> {
         let (root, parent, _) = self.read_root().await?;
         let mut nodes = vec![(root, parent)];
         let mut seen = HashSet::new();
@@ -48,7 +50,7 @@ impl<F: Fabric> Operation<'_, F> {
                 self.replace_node(node, parent).await?;
                 return Ok(true);
             }
-            if self.finish_pages(node, &words).await? {
+            if self.finish_pages(node, &words, Some(has_settled)).await? {
                 return Ok(true);
             }
             for (edge, skip, addr) in node::children(&node::slots(&words)) {
@@ -61,8 +63,14 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(false)
     }
 
-    /// Finishes the replacement of a page of a node. Returns whether one was begun.
-    pub(super) async fn finish_pages(&mut self, node: NodeAt, words: &[u64]) -> Result<bool> {
+    /// Finishes the replacement of a page of a node. Returns whether one was begun. Before that,
+    /// settles the intents of the pages, if `settled` is to say so.
+    pub(super) async fn finish_pages(
+        &mut self,
+        node: NodeAt,
+        words: &[u64],
+        mut settled: Option<&mut bool>,
+    ) -> Result<bool> {
         for (slot, edge) in node::slots(words).into_iter().zip(0..) {
             let Content::Page { class, addr, .. } = slot.content() else { continue };
             let page = PageRef { addr, class };
@@ -70,6 +78,9 @@ impl<F: Fabric> Operation<'_, F> {
             if shape.has_seal(&page_words) {
                 self.rebuild(ParentSlot::of(node, words, edge), page).await?;
                 return Ok(true);
+            }
+            if let Some(settled) = &mut settled {
+                **settled |= self.settle_page(&shape, &page_words).await?;
             }
         }
         Ok(false)

@@ -97,11 +97,12 @@ pub(super) type HotWords = SmallVec<[HotWord; 2]>;
 impl HotWord {
     /// A word of a page, if its leaf can be read together with it: only verbs to one memory node
     /// are ordered, and the leaves of all hot words of a page are read together, so they must be
-    /// small.
+    /// small. An intent must not be remembered: its leaf alone does not give the key's value.
     pub(super) fn of(page: PageRef, slot: PageSlot, word: Word) -> Option<Self> {
         let State::Leaf { addr, class } = word.state() else { return None };
         let is_small = class_bytes(class) <= HOT_LEAF_BYTES_MAX;
-        (addr.node() == page.addr.node() && !word.is_sealed() && is_small).then_some(Self { slot, word })
+        (addr.node() == page.addr.node() && !word.is_sealed() && !word.is_intent() && is_small)
+            .then_some(Self { slot, word })
     }
 
     /// Posts the READ of its leaf, which must come after a READ of the word, since the word

@@ -43,6 +43,7 @@ mod search;
 mod shared;
 mod situations;
 mod skip;
+mod transaction;
 mod tree;
 mod walk;
 mod word;
@@ -55,8 +56,8 @@ pub use situations::quiver_situations;
 use crate::mark;
 use crate::radix::prefix_hash::HashKeys;
 use crate::{
-    CheckReport, Condition, Decide, Decision, IndexError, IndexStats, KeyValue, OrderedIndex, PutOutcome,
-    Result, ScanRange, Visit,
+    Access, CheckReport, Commit, Condition, Decide, Decision, IndexError, IndexStats, KeyValue, OrderedIndex,
+    PutOutcome, Result, ScanRange, Visit,
 };
 use arc_swap::ArcSwap;
 use cache::Cache;
@@ -195,6 +196,15 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
         decide: &mut Decide<'_>,
     ) -> Result<Decision> {
         self.modify_value(client, kind, key, decide).await
+    }
+
+    fn commit(
+        &self,
+        client: &mut Client<F>,
+        accesses: &[Access<'_>],
+        attempt: u16,
+    ) -> impl Future<Output = Result<Commit>> + Send {
+        self.commit_all(client, accesses, attempt)
     }
 
     async fn multi_get_chunk(&self, client: &mut Client<F>, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {

@@ -19,7 +19,8 @@ pub(super) enum Lookup {
         word: Word,
         /// Whether the key is stored in its record.
         is_inline: bool,
-        /// `None` at a TOMB, and at a LEAF that will be overwritten.
+        /// `None` at a TOMB, at a LEAF that will be overwritten, and at an INTENT whose transaction
+        /// leaves no value.
         value: Option<Image>,
     },
     /// The key is in the delta.
@@ -38,9 +39,18 @@ impl Lookup {
         Self::Absent { vacancy: at.map(|at| (head.delta_addr(at), head.delta[at])) }
     }
 
+    /// The leaf in the key's place.
+    pub(super) fn leaf_object(&self) -> Option<(GlobalAddr, u8, u64)> {
+        match self {
+            Self::Record { word, .. } | Self::Delta { word, .. } => word.leaf_object(),
+            Self::Absent { .. } => None,
+        }
+    }
+
     /// Whether the key has a value.
     pub(super) fn is_present(&self) -> bool {
         match self {
+            Self::Record { word, value, .. } if word.is_intent() => value.is_some(),
             Self::Record { word, .. } => word.state() != State::Tomb,
             Self::Delta { .. } => true,
             Self::Absent { .. } => false,

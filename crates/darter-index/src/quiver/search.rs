@@ -5,6 +5,7 @@ use super::descent::{Descent, End, Image, Lookup, Purpose};
 use super::fold::took_a_trip;
 use super::operation::Operation;
 use super::shared::Shared;
+use super::transaction::{intent_at, states_of};
 use crate::Result;
 use crate::ordered::check_key;
 use crate::radix::{leaf, search};
@@ -59,6 +60,11 @@ impl<F: Fabric> Quiver<F> {
         if took_a_trip(&end) {
             operation.has_read_a_leaf(key).await?;
         }
+        if let Some(intent) = intent_at(&end)? {
+            operation.client.recycle(done);
+            let states = Box::pin(states_of(&mut operation.client, &[intent.status])).await?;
+            return Ok(intent.value(states[0]).map(f));
+        }
         let value = value_in(&end, &done)?;
         turns::passed_over(value.unwrap_or_default()).await;
         let value = value.map(f);
@@ -76,14 +82,27 @@ impl<F: Fabric> Quiver<F> {
         keys: &[&[u8]],
     ) -> Result<Vec<Option<Vec<u8>>>> {
         let mut operation = Operation::begin(&self.shared, client, OpKind::MultiGet).await?;
-        let mut moved_out = None;
+        let (mut moved_out, mut intents) = (None, Vec::new());
         let epoch = operation.client.epoch();
         let descents = keys.iter().map(|key| reader(&self.shared, key, epoch));
         let values = search::run_all(&mut operation.client, &*self.shared, descents, |number, end, done| {
             moved_out = Some(number).filter(|_| took_a_trip(&end)).or(moved_out);
+            if intent_at(&end)?.is_some() {
+                intents.push((number, end));
+                return Ok(None);
+            }
             Ok(value_in(&end, done)?.map(<[u8]>::to_vec))
         });
-        let values = values.await?;
+        let mut values = values.await?;
+        intents.retain(|(number, _)| *number < values.len());
+        if !intents.is_empty() {
+            let all: Vec<_> = intents.iter().map(|(_, end)| intent_at(end)).collect::<Result<_>>()?;
+            let at: Vec<_> = all.iter().flatten().map(|intent| intent.status).collect();
+            let states = Box::pin(states_of(&mut operation.client, &at)).await?;
+            for ((intent, state), (number, _)) in all.iter().flatten().zip(states).zip(&intents) {
+                values[*number] = intent.value(state).map(<[u8]>::to_vec);
+            }
+        }
         if let Some(number) = moved_out {
             operation.has_read_a_leaf(keys[number]).await?;
         }

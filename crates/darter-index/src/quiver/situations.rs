@@ -50,6 +50,16 @@ crate::situations! {
     HOT_WORD = "HotWord";
     /// The same in a scan.
     HOT_WORD_SCANNED = "HotWordScanned";
+    /// A reader met an intent, and read the status word.
+    INTENT_READ = "IntentRead";
+    /// A writer met an intent whose transaction was decided.
+    INTENT_DECIDED = "IntentDecided";
+    /// A writer aborted a transaction to change one of its keys.
+    INTENT_ABORTED = "IntentAborted";
+    /// A transaction waited for an older one.
+    INTENT_AWAITED = "IntentAwaited";
+    /// A transaction found another value than it had read.
+    TRANSACTION_CONFLICT = "TransactionConflict";
     /// A remembered word with a leaf was stale.
     HOT_WORD_STALE = "HotWordStale";
     /// A remembered node was rejected.

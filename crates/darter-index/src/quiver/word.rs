@@ -7,14 +7,19 @@
 //! INLINE  |  1   | hash 5 | S |     born 32      |  hash 23            |   born from bit 23
 //! TOMB    |  2   | hash 5 | S |     born 32      |  hash 23            |
 //! LEAF    | 3, 5 | print 5| S | print 4| class 7 |  address / 16        |   edge and hash
+//! INTENT  |  4   | print 5| S | 3 | P  | class 7 |  address / 16        |   edge and hash
 //! erased  |  6   | check 5| S | check 8 |     hash 47                  |
 //!         +------+--------+---+----------------------------------------+
 //! ```
 //!
-//! A record is INLINE, TOMB, LEAF or *erased*; a delta slot is EMPTY, LEAF or *erased*. None of
-//! these words is zero, and none is one bit away from another word of its place: LEAF is 3 if the
-//! number of ones in the rest is even, else 5; *check* is 13 bits of the CRC32C of the word's
-//! address and the hash; INLINE and TOMB are compared with born and hash.
+//! A record is INLINE, TOMB, LEAF, INTENT or *erased*; a delta slot is EMPTY, LEAF, INTENT or
+//! *erased*. None of these words is zero, and none is one bit away from another word of its place:
+//! LEAF is 3 if the number of ones in the rest is even, else 5; *P* makes the number of ones in the
+//! rest of INTENT even; *check* is 13 bits of the CRC32C of the word's address and the hash; INLINE
+//! and TOMB are compared with born and hash.
+//!
+//! INTENT names the leaf of a transaction's intent ([`crate::radix::intent`]). Whatever moves leaves
+//! moves it as it is: in memory it is a LEAF whose class has [`INTENT_CLASS`] set.
 //!
 //! The print of a LEAF in a page for the edges `lo` to `hi` is the key's edge less `lo`, in as many
 //! bits as `hi - lo` has, and hash in the rest of the 9 bits. So the page alone shows which part of
@@ -33,12 +38,17 @@ const INLINE: u64 = 1;
 const TOMB: u64 = 2;
 const LEAF_EVEN: u64 = 3;
 const LEAF_ODD: u64 = 5;
+const INTENT: u64 = 4;
 const ERASED: u64 = 6;
 const UPPER_AT: u32 = 56;
 const BORN_AT: u32 = 23;
 const CLASS_AT: u32 = 44;
 const PRINT_AT: u32 = 51;
 const PRINT_BITS: u32 = 9;
+/// The bit of an INTENT's print that makes the number of ones even.
+const PARITY: u64 = 1 << PRINT_AT;
+/// The bit that distinguishes an intent's class in memory from a pair's.
+pub(super) const INTENT_CLASS: u8 = 1 << 7;
 const ADDR_BITS: u32 = 44;
 const HASH_BITS: u32 = 47;
 /// The bits of an erased word that are its check.
@@ -147,10 +157,15 @@ impl Word {
         Self(TOMB << KIND_AT | print.of_record() | u64::from(born) << BORN_AT)
     }
 
-    /// A record or a delta slot with a leaf.
+    /// A record or a delta slot with a leaf; with an intent if the class says so.
     pub(super) fn leaf(LeafPrint(print): LeafPrint, class: u8, addr: GlobalAddr) -> Self {
-        let rest = print | u64::from(class) << CLASS_AT | addr.bits() >> 4;
-        Self(leaf_kind(rest) << KIND_AT | rest)
+        let rest = print | u64::from(class & !INTENT_CLASS) << CLASS_AT | addr.bits() >> 4;
+        if class & INTENT_CLASS == 0 {
+            return Self(leaf_kind(rest) << KIND_AT | rest);
+        }
+        let rest = rest & !PARITY;
+        let parity = u64::from(rest.count_ones() % 2) * PARITY;
+        Self(INTENT << KIND_AT | rest | parity)
     }
 
     /// A slot whose key was removed: in the delta, or in a record without a pair.
@@ -178,17 +193,25 @@ impl Word {
             INLINE => State::Inline,
             // An erased word is verified against its address.
             TOMB | ERASED => State::Tomb,
-            LEAF_EVEN | LEAF_ODD if self.is_leaf() => State::Leaf {
+            LEAF_EVEN | LEAF_ODD | INTENT if self.is_leaf() => State::Leaf {
                 addr: GlobalAddr::from_bits((self.0 & ((1 << ADDR_BITS) - 1)) << 4),
-                class: (self.0 >> CLASS_AT & 0x7f) as u8,
+                class: (self.0 >> CLASS_AT & 0x7f) as u8 | if self.is_intent() { INTENT_CLASS } else { 0 },
             },
             _ => State::Invalid,
         }
     }
 
+    /// Whether it is a LEAF or an INTENT.
     #[inline]
     fn is_leaf(self) -> bool {
-        self.0 >> KIND_AT == leaf_kind(self.unsealed().0 & REST)
+        let kind = leaf_kind(self.unsealed().0 & REST);
+        self.0 >> KIND_AT == kind || self.is_intent() && kind == LEAF_EVEN
+    }
+
+    /// Whether it is an INTENT, if it is valid.
+    #[inline]
+    pub(super) fn is_intent(self) -> bool {
+        self.0 >> KIND_AT == INTENT
     }
 
     /// Whether it is *erased* and was made for this address.
@@ -218,7 +241,8 @@ impl Word {
 
     /// Whether it may name the leaf of a key with this print.
     pub(super) fn may_be_leaf_of(self, LeafPrint(print): LeafPrint) -> bool {
-        self.leaf_print() == Some(LeafPrint(print))
+        let ignored = if self.is_intent() { PARITY } else { 0 };
+        self.leaf_print().is_some_and(|LeafPrint(own)| own & !ignored == print & !ignored)
     }
 
     /// The edge of the key whose leaf it names, in a page for these edges.
@@ -298,6 +322,18 @@ mod tests {
                     assert!(!leaf.may_be_leaf_of(of_leaf(other, edge)));
                     assert!(Word(leaf.0 | SEAL).may_be_leaf_of(of_leaf(key, edge)));
                     assert!(edge == lo || !leaf.may_be_leaf_of(of_leaf(key, edge - 1)));
+                    let intent = Word::leaf(of_leaf(key, edge), 127 | INTENT_CLASS, addr);
+                    assert_eq!(intent.state(), State::Leaf { addr, class: 127 | INTENT_CLASS });
+                    assert!(intent.is_intent() && !leaf.is_intent());
+                    assert_eq!(Word(intent.0 | SEAL).leaf_edge(edges), edge);
+                    assert!(Word(intent.0 | SEAL).may_be_leaf_of(of_leaf(key, edge)));
+                    assert!(edge == lo || !intent.may_be_leaf_of(of_leaf(key, edge - 1)));
+                    for word in [leaf, intent] {
+                        for bit in (0..64).filter(|bit| 1 << bit != SEAL) {
+                            let flipped = Word(word.0 ^ 1 << bit);
+                            assert!(flipped.leaf_object().is_none(), "bit {bit} of {word:x?}");
+                        }
+                    }
                 }
             }
             let erased = Word(Word::erased(addr, print(key)).0 | SEAL);

@@ -26,7 +26,7 @@ use std::pin::pin;
 
 /// Other clients' concurrent deletes in one page for which a delete checks whether together they
 /// left the page empty.
-const CONCURRENT_DELETES_MAX: u64 = 4;
+pub(super) const CONCURRENT_DELETES_MAX: u64 = 4;
 
 /// The outcome of one attempt.
 pub(super) enum Attempt {
@@ -78,6 +78,7 @@ impl<F: Fabric> Quiver<F> {
                 operation.client.retried();
                 continue;
             }
+            let end = operation.decided(end).await?;
             value.clear();
             let decision = decide(value_at(&end)?, &mut value);
             let is_done = match decision {
@@ -133,6 +134,7 @@ impl<F: Fabric> Operation<'_, F> {
             Box::pin(self.help_above(draft.key)).await?;
             return Ok(Attempt::Again);
         }
+        let end = self.decided(end).await?;
         let holds = match condition {
             Condition::Present => matches!(&end, End::Page(found) if found.spot.is_present()),
             _ => condition.holds_for(value_at(&end)?),
@@ -163,18 +165,19 @@ impl<F: Fabric> Operation<'_, F> {
     ) -> Result<Attempt> {
         match end {
             End::Page(found) => pin!(self.place_in_page(draft, found, is_unconditional)).await,
-            End::Vacant { parent } => Box::pin(self.fill_vacancy(draft.key, value, parent)).await,
+            End::Vacant { parent } => {
+                Box::pin(self.fill_vacancy(Pair::new(draft.key.to_vec(), value), parent)).await
+            }
             End::Diverged { parent, child } => {
-                Box::pin(self.part_path(draft.key, value, parent, child)).await
+                Box::pin(self.part_path(Pair::new(draft.key.to_vec(), value), parent, child)).await
             }
             End::Sealed { .. } | End::Value(_) | End::Standing(..) | End::Hot(_) => Ok(Attempt::Again),
         }
     }
 
     /// Puts a page with one pair in a slot with NONE.
-    async fn fill_vacancy(&mut self, key: &[u8], value: &[u8], parent: ParentSlot) -> Result<Attempt> {
+    pub(super) async fn fill_vacancy(&mut self, pair: Pair, parent: ParentSlot) -> Result<Attempt> {
         let ParentSlot { node, identity, edges, at, mut copied } = parent;
-        let pair = Pair::new(key.to_vec(), value);
         let Content::None { hi } = at.slot.content() else { return Ok(Attempt::Again) };
         let mut maker = Maker::new(self.shared, self.client.epoch());
         let edges = EdgeRange { hi, ..edges };
@@ -264,7 +267,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Replaces a page that has no room or is already being replaced.
-    async fn make_room(&mut self, key: &[u8], found: Box<Found>) -> Result<Attempt> {
+    pub(super) async fn make_room(&mut self, key: &[u8], found: Box<Found>) -> Result<Attempt> {
         if found.head.is_sealed {
             note(situations::HELPED);
         }

@@ -6,7 +6,7 @@
 //! +-------------+---+---+-------------------+------------+----------+
 //! | frequency 9 | R | L |   checksum 32     |  value 13  |  key 8   |   word 0
 //! +-------------+---+---+-------------------+------------+----------+
-//! | if L: key length 17, value length 26, from bit 17                |   word 1
+//! | if L: key length 17, value length 26, from bit 17; I from bit 63 |   word 1
 //! +-----------------------------------------------------------------+
 //! | key bytes, then value bytes, then zeros to a whole word         |   the other words
 //! +-----------------------------------------------------------------+
@@ -14,6 +14,9 @@
 //!
 //! *Value* and *key* are the lengths, in bytes, of a short pair. A longer pair has *L* set, zeros
 //! in these fields, and its lengths in word 1.
+//!
+//! *I*: the leaf is a transaction's intent ([`super::intent`]): its value holds two values of the
+//! key. An intent has *L* set whatever its lengths are.
 //!
 //! *R*: the leaf replaced another leaf of its key unconditionally; see [`mark_replacement`].
 //!
@@ -45,6 +48,8 @@ const _: () = assert!(REPLACEMENT << 1 == FREQUENCY_ONE);
 const COVERED: u64 = LONG | ((1 << CHECKSUM_AT) - 1);
 const LONG_KEY_BITS: u32 = 17;
 const LONG_VALUE_BITS: u32 = 26;
+/// In word 1 of a long leaf: it is an intent.
+const INTENT: u64 = 1 << 63;
 /// The checksum of a leaf without key and value. It is not 0, so that zeroed words are not a valid
 /// leaf.
 const CHECKSUM_SEED: u32 = 0x9e37_79b9;
@@ -112,17 +117,45 @@ pub fn class_words(class: u8) -> usize {
 /// Returns the words to write for a pair. The rest of its size class is never read.
 pub fn image(key: &[u8], value: &[u8]) -> Vec<u64> {
     let mut words = vec![0_u64; words_of(key.len(), value.len())];
-    let (first, header) = if is_short(key.len(), value.len()) {
-        (1, key.len() as u64 | (value.len() as u64) << KEY_BITS)
+    let header = if is_short(key.len(), value.len()) {
+        key.len() as u64 | (value.len() as u64) << KEY_BITS
     } else {
-        words[1] = key.len() as u64 | (value.len() as u64) << LONG_KEY_BITS;
-        (2, LONG)
+        words[1] = long_lengths(key.len(), value.len());
+        LONG
     };
-    let body: &mut [u8] = bytemuck::cast_slice_mut(&mut words[first..]);
-    body[..key.len()].copy_from_slice(key);
-    body[key.len()..key.len() + value.len()].copy_from_slice(value);
-    words[0] = header | checksum(header, &words[1..]);
+    fill(&mut words, header, &[key, value]);
     words
+}
+
+/// Returns the words of an intent for a key; its value is the concatenation of `parts`.
+pub(crate) fn intent_image(key: &[u8], parts: &[&[u8]]) -> Vec<u64> {
+    let value: usize = parts.iter().map(|part| part.len()).sum();
+    let mut words = vec![0_u64; (HEADER_BYTES_MAX + key.len() + value).div_ceil(8)];
+    words[1] = long_lengths(key.len(), value) | INTENT;
+    fill(&mut words, LONG, &[&[key], parts].concat());
+    words
+}
+
+fn long_lengths(key: usize, value: usize) -> u64 {
+    key as u64 | (value as u64) << LONG_KEY_BITS
+}
+
+/// Stores a leaf's bytes after its lengths, and its header with the checksum.
+fn fill(words: &mut [u64], header: u64, parts: &[&[u8]]) {
+    let first = if header & LONG == 0 { 1 } else { 2 };
+    let body: &mut [u8] = bytemuck::cast_slice_mut(&mut words[first..]);
+    let mut at = 0;
+    for part in parts {
+        body[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    words[0] = header | checksum(header, &words[1..]);
+}
+
+/// Whether the words are those of an intent.
+#[inline]
+pub fn is_intent(words: &[u64]) -> bool {
+    matches!(words, [header, long, ..] if header & LONG != 0 && long & INTENT != 0)
 }
 
 /// Returns the words to write a pair again, from the words read of a leaf with these lengths.
@@ -194,8 +227,14 @@ pub fn lengths(words: &[u64]) -> Option<(usize, usize)> {
 /// Returns the number of bytes before the key in a leaf's words, and the key's length; `None` if
 /// there are too few words.
 pub fn key_place(words: &[u64]) -> Option<(usize, usize)> {
-    let (key, value) = lengths(words)?;
-    Some((header_bytes(key, value), key))
+    let (key, _) = lengths(words)?;
+    Some((first_word(words) * 8, key))
+}
+
+/// The word of a leaf at which its key begins.
+#[inline]
+fn first_word(words: &[u64]) -> usize {
+    if words[0] & LONG == 0 { 1 } else { 2 }
 }
 
 /// The number of sampled accesses in a header word.
@@ -215,7 +254,8 @@ pub fn parse(addr: GlobalAddr, words: &[u64]) -> Result<Leaf<'_>> {
 #[inline]
 fn verified(addr: GlobalAddr, words: &[u64], header: u64) -> Result<Leaf<'_>> {
     let leaf = parse_again(addr, words)?;
-    let body = &words[1..words_of(leaf.key.len(), leaf.value.len())];
+    let bytes = leaf.key.len() + leaf.value.len();
+    let body = &words[1..first_word(words) + bytes.div_ceil(8)];
     let is_whole = checksum(header, body) == header & CHECKSUM;
     if !is_whole {
         return Err(IndexError::corrupt(addr, "leaf's checksum does not match its key and value"));
@@ -232,9 +272,9 @@ fn verified(addr: GlobalAddr, words: &[u64], header: u64) -> Result<Leaf<'_>> {
 pub fn parse_again(addr: GlobalAddr, words: &[u64]) -> Result<Leaf<'_>> {
     let (key, value) = lengths(words).ok_or_else(|| IndexError::corrupt(addr, "empty leaf"))?;
     let is_long = words[0] & LONG != 0;
-    let body: &[u8] = bytemuck::cast_slice(&words[if is_long { 2 } else { 1 }..]);
+    let body: &[u8] = bytemuck::cast_slice(&words[first_word(words)..]);
     let end = key + value;
-    if end > body.len() || is_long == is_short(key, value) {
+    if end > body.len() || is_long == is_short(key, value) && !is_intent(words) {
         return Err(IndexError::corrupt(addr, "leaf longer than its size class"));
     }
     Ok(Leaf { key: &body[..key], value: &body[key..end] })

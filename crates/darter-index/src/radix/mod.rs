@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`slot`] | the 8-byte pointer to a child, generic over the types of node; edges and their order |
 //! | [`leaf`] | immutable key-value pairs |
+//! | [`intent`] | changes that a transaction has announced and not decided |
 //! | [`prefix_hash`] | keyed hashes of key prefixes: the identity of a node |
 //! | [`seal`] | makes a run of slots immutable before a node is replaced |
 //! | [`drafts`] | objects that a writer has allocated and not yet published |
@@ -27,6 +28,7 @@ pub mod build;
 pub mod choose;
 pub mod drafts;
 pub mod frontier;
+pub mod intent;
 pub mod leaf;
 pub mod limits;
 pub mod path;

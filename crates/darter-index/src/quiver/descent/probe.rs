@@ -33,7 +33,7 @@ impl Descent<'_> {
             leaves.retain(|(other, _)| *other != at);
             match leaf::parse(head.page.addr, words) {
                 Ok(pair) if pair.key == self.key.bytes() => in_delta = Some((at, words.into())),
-                Ok(other) => damage = self.stranger(shared, &head, other.key),
+                Ok(other) => damage = self.stranger(shared, &head, at, other.key),
                 Err(error) => damage = Some(error),
             }
         }
@@ -46,12 +46,11 @@ impl Descent<'_> {
     }
 
     /// What is wrong with a delta slot that may be the key's, if its leaf has this other key.
-    fn stranger(&self, shared: &Shared, head: &Head, key: &[u8]) -> Option<IndexError> {
-        let Shape { depth, .. } = head.shape;
-        let print = |key, print| head.shape.leaf_print(head.page.addr, key, print);
+    fn stranger(&self, shared: &Shared, head: &Head, at: usize, key: &[u8]) -> Option<IndexError> {
+        let print = head.shape.leaf_print(head.page.addr, key, Print::new(shared.keys, key));
         let fits = head.shape.may_have(key, self.key.bytes())
-            && nibbles(key) >= depth
-            && print(key, Print::new(shared.keys, key)) == print(self.key.bytes(), self.print);
+            && nibbles(key) >= head.shape.depth
+            && head.delta[at].may_be_leaf_of(print);
         (!fits).then(|| IndexError::corrupt(head.page.addr, "delta slot names another key's leaf"))
     }
 
@@ -70,7 +69,7 @@ impl Descent<'_> {
             match leaf::parse(addr, words) {
                 Ok(leaf) if leaf.key == self.key.bytes() => probe.in_delta = Some((at, words.into())),
                 Ok(other) => {
-                    let damage = self.stranger(shared, &probe.head, other.key);
+                    let damage = self.stranger(shared, &probe.head, at, other.key);
                     probe.damage = damage.or(probe.damage.take());
                 }
                 Err(damage) => probe.damage = Some(damage),
@@ -115,10 +114,10 @@ impl Descent<'_> {
         }
     }
 
-    /// Whether the leaf of the key's own record need not be read.
+    /// Whether the leaf of the key's own record need not be read: an intent must be.
     fn may_overwrite(&self, head: &Head, word: Word) -> bool {
         let print = head.shape.leaf_print(head.page.addr, self.key.bytes(), self.print);
-        self.purpose == Purpose::Overwrite && word.may_be_leaf_of(print)
+        self.purpose == Purpose::Overwrite && word.may_be_leaf_of(print) && !word.is_intent()
     }
 
     /// Verifies that a page may have another key at a rank.

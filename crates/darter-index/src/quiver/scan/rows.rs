@@ -11,8 +11,10 @@ use crate::quiver::page::{FIXED_WORDS, PageRef, Shape, standing_whole, verify_wo
 use crate::quiver::pair::INLINE_WORDS_MAX;
 use crate::quiver::shared::Shared;
 use crate::quiver::situations;
+use crate::quiver::transaction::states_of;
 use crate::quiver::word::{Print, State, Word};
 use crate::radix::compare;
+use crate::radix::intent::Intent;
 use crate::radix::leaf::{self, Leaf};
 use crate::radix::prefix_hash::HashKeys;
 use crate::radix::sink::Sink;
@@ -224,9 +226,10 @@ impl<'w> Rows<'w> {
         let Self { pairs, sources, end, .. } = self;
         let unread: Vec<_> = unread.iter().collect();
         let leaves = Leaves::read(client, &unread).await?;
-        let (read, moved_out) = leaves.pairs(shared, &sources).await?;
+        let (mut read, moved_out) = leaves.pairs(shared, &sources).await?;
+        leaves.decide(client, &mut read).await?;
         let mut pairs: Vec<Leaf<'_>> = pairs;
-        pairs.extend(read);
+        pairs.extend(read.into_iter().flatten());
         hand_on(pairs, false, (end, first), range, sink).await?;
         let moved_out = moved_out.map(<[u8]>::to_vec);
         client.recycle(leaves.done);
@@ -263,15 +266,17 @@ impl<'w> Rows<'w> {
                 records.reverse();
             }
             let added = Leaves::read(client, &delta).await?;
-            let (in_delta, moved) = added.pairs(shared, sources).await?;
+            let (mut in_delta, moved) = added.pairs(shared, sources).await?;
             moved_out = moved.map(<[u8]>::to_vec).or(moved_out);
-            held.extend(in_delta);
+            added.decide(client, &mut in_delta).await?;
+            held.extend(in_delta.into_iter().flatten());
             let (mut rest, mut last) = (&records[..], None::<Vec<u8>>);
             loop {
                 let (now, later) = split_portion(rest, LEAVES_BYTES, |row| row.bytes());
                 let leaves = Leaves::read(client, now).await?;
-                let (read, moved) = leaves.pairs(shared, sources).await?;
+                let (mut present, moved) = leaves.pairs(shared, sources).await?;
                 moved_out = moved.map(<[u8]>::to_vec).or(moved_out);
+                let read: Vec<_> = present.iter().flatten().copied().collect();
                 let is_past = |last: &[u8], key: &[u8]| compare(last, key) == forwards(range);
                 let first = last.as_deref().zip(read.first().map(|pair| pair.key));
                 if first.is_some_and(|(last, first)| !is_past(last, first))
@@ -280,7 +285,8 @@ impl<'w> Rows<'w> {
                     return Err(out_of_place(from.page));
                 }
                 let end = if later.is_empty() { end } else { read.last().map(|pair| pair.key) };
-                let pairs = [&held[..], &read].concat();
+                leaves.decide(client, &mut present).await?;
+                let pairs: Vec<_> = held.iter().copied().chain(present.into_iter().flatten()).collect();
                 hand_on(pairs, false, (end, Some(from.page)), range, sink).await?;
                 if later.is_empty() || sink.left == 0 {
                     break;
@@ -326,13 +332,14 @@ impl<'r, 'w> Leaves<'r, 'w> {
         Ok(Self { rows, reads, done })
     }
 
-    /// Returns the pairs, and the key of a pair that could be stored in a page. Remembers each leaf
-    /// that matches its word as hot.
+    /// Returns the pairs in the order of the leaves, and the key of a pair that could be stored in a
+    /// page. Remembers each leaf that matches its word as hot. The value of an intent is not yet the
+    /// key's ([`Self::decide`]).
     async fn pairs(
         &self,
         shared: &Shared,
         sources: &[(Source<'_>, usize)],
-    ) -> Result<(Vec<Leaf<'_>>, Option<&[u8]>)> {
+    ) -> Result<(Vec<Option<Leaf<'_>>>, Option<&[u8]>)> {
         let (mut pairs, mut moved_out) = (Vec::with_capacity(self.rows.len()), None);
         for (row, read) in self.rows.iter().zip(&self.reads) {
             let words = self.done.words(*read);
@@ -344,10 +351,35 @@ impl<'r, 'w> Leaves<'r, 'w> {
             if let Some(identity) = from.identity.filter(|_| is_own) {
                 shared.learn_hot(identity, (from.page, &from.shape), row.slot, row.word);
             }
-            pairs.push(pair);
+            pairs.push(Some(pair));
             turns::worked(words.len() * 8).await;
         }
         Ok((pairs, moved_out))
+    }
+
+    /// Replaces the values of intents by those of their keys, and removes the pairs of absent keys,
+    /// with one more round trip if there are any intents.
+    async fn decide<'s, F: Fabric>(
+        &'s self,
+        client: &mut Client<F>,
+        pairs: &mut [Option<Leaf<'s>>],
+    ) -> Result<()> {
+        let mut intents = Vec::new();
+        for (number, read) in self.reads.iter().enumerate() {
+            if let Some(intent) = Intent::of(self.done.words(*read))? {
+                intents.push((number, intent));
+            }
+        }
+        if intents.is_empty() {
+            return Ok(());
+        }
+        let at: Vec<_> = intents.iter().map(|(_, intent)| intent.status).collect();
+        let states = Box::pin(states_of(client, &at)).await?;
+        for ((number, intent), state) in intents.into_iter().zip(states) {
+            let key = pairs[number].map(|pair| pair.key);
+            pairs[number] = key.zip(intent.value(state)).map(|(key, value)| Leaf { key, value });
+        }
+        Ok(())
     }
 }
 

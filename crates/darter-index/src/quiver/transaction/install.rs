@@ -1,0 +1,255 @@
+//! The first half of a commit: an intent in the place of each key.
+
+use super::{CHUNK, Installed, Leaf, Own, Place, place_of};
+use crate::checker::note;
+use crate::ordered::Write;
+use crate::quiver::descent::End;
+use crate::quiver::operation::Operation;
+use crate::quiver::pair::Pair;
+use crate::quiver::search::value_at;
+use crate::quiver::situations;
+use crate::quiver::word::INTENT_CLASS;
+use crate::quiver::write::Attempt;
+use crate::radix::drafts::alloc;
+use crate::radix::intent::{INTENT_BYTES, Intent, STATUS_BYTES, Status};
+use crate::radix::{TURNS_MAX, leaf, no_progress};
+use crate::{Access, IndexError, Result};
+use darter_fabric::{Batch, Fabric, GlobalAddr};
+use darter_pool::AllocKind;
+use darter_pool::size_class::{class_bytes, class_of};
+
+/// An object's address, and the words to write there.
+type Written = (GlobalAddr, Vec<u64>);
+
+/// An intent that is ready to be installed.
+struct Ready {
+    place: Place,
+    installed: Installed,
+    writes: Vec<Written>,
+}
+
+/// The result of the preparation of one key.
+enum Step {
+    Ready(Box<Ready>),
+    /// The intent is installed already.
+    Installed(Box<Installed>),
+    /// The place has to be found again.
+    Later,
+    Conflict,
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// Installs an intent for each key. Returns false if there is a conflict.
+    pub(super) async fn install_all(&mut self, own: &mut Own<'_>) -> Result<bool> {
+        let mut pending: Vec<usize> = (0..own.accesses.len()).collect();
+        for _ in 0..TURNS_MAX {
+            if pending.is_empty() {
+                return Ok(true);
+            }
+            let rest = pending.split_off(pending.len().min(CHUNK));
+            let ends = self.find_all(own.accesses, pending.into_iter()).await?;
+            let mut chunk = Vec::with_capacity(ends.len());
+            let later = match self.prepare_all(own, ends, &mut chunk).await {
+                Ok(Some(later)) => later,
+                stopped => {
+                    for ready in chunk {
+                        self.give_back(&ready.installed);
+                    }
+                    return stopped.map(|_| false);
+                }
+            };
+            let Some(lost) = self.install(own, chunk).await? else { return Ok(false) };
+            pending = [later, lost, rest].concat();
+        }
+        Err(no_progress(self.shared.words.root))
+    }
+
+    /// Prepares intents at the ends of some searches. Returns the keys whose places have to be
+    /// found again; `None` if there is a conflict.
+    async fn prepare_all(
+        &mut self,
+        own: &mut Own<'_>,
+        ends: Vec<(usize, End)>,
+        chunk: &mut Vec<Ready>,
+    ) -> Result<Option<Vec<usize>>> {
+        let mut later = Vec::new();
+        for (number, end) in ends {
+            match Box::pin(self.prepare(own, number, end)).await? {
+                Step::Ready(ready) => chunk.push(*ready),
+                Step::Installed(installed) => own.installed.push(*installed),
+                Step::Later => later.push(number),
+                Step::Conflict => return Ok(None),
+            }
+        }
+        Ok(Some(later))
+    }
+
+    async fn prepare(&mut self, own: &mut Own<'_>, number: usize, end: End) -> Result<Step> {
+        let Access { key, read, .. } = own.accesses[number];
+        let end = self.decided_for(end, Some(own.age())).await?;
+        let before = value_at(&end)?.map(<[u8]>::to_vec);
+        let home = match &end {
+            End::Page(found) => found.head.page.addr.node(),
+            End::Vacant { parent } | End::Diverged { parent, .. } => parent.node.addr.node(),
+            End::Sealed { .. } => {
+                self.help_above(key).await?;
+                return Ok(Step::Later);
+            }
+            End::Value(_) | End::Standing(..) | End::Hot(_) => return Ok(Step::Later),
+        };
+        if read.is_some_and(|read| read != before.as_deref()) {
+            note(situations::TRANSACTION_CONFLICT);
+            return Ok(Step::Conflict);
+        }
+        let place = match &end {
+            End::Page(found) => place_of(self.shared.keys, key, found),
+            _ => None,
+        };
+        if let (End::Page(found), None) = (&end, &place) {
+            self.make_room(key, found.clone()).await?;
+            return Ok(Step::Later);
+        }
+        let (installed, writes) = self.make_intent(own, number, before, home).await?;
+        if let Some(place) = place {
+            return Ok(Step::Ready(Box::new(Ready { place, installed, writes })));
+        }
+        // A new page names the intent, so the intent must be written before the page is linked.
+        let mut batch = self.client.batch();
+        own.post(&mut batch, &writes);
+        self.client.send(&mut batch).await?;
+        self.client.recycle(batch);
+        let pair = Pair { key: key.to_vec(), image: None, leaf: Some(installed.intent) };
+        let attempt = match end {
+            End::Diverged { parent, child } => self.part_path(pair, parent, child).await,
+            End::Vacant { parent } => self.fill_vacancy(pair, parent).await,
+            _ => Ok(Attempt::Again),
+        };
+        match attempt {
+            Ok(Attempt::Done(_)) => Ok(Step::Installed(Box::new(installed))),
+            outcome => {
+                self.give_back(&installed);
+                outcome.map(|_| Step::Later)
+            }
+        }
+    }
+
+    /// Allocates an intent, and the leaf that replaces it if the transaction commits. Returns them
+    /// with their words.
+    async fn make_intent(
+        &mut self,
+        own: &mut Own<'_>,
+        number: usize,
+        before: Option<Vec<u8>>,
+        home: u8,
+    ) -> Result<(Installed, Vec<Written>)> {
+        let Access { key, write, .. } = own.accesses[number];
+        let status = match own.at {
+            Some(at) => at,
+            None => *own.at.insert(alloc(&mut self.client, home, STATUS_BYTES, AllocKind::Leaf).await?),
+        };
+        let (old, new) = (before.as_deref(), write.map_or(before.as_deref(), Write::value));
+        let intent = Intent { status, first: Status::undecided(own.status.attempt).word(status), old, new };
+        let image = intent.image(key, write.is_some());
+        let bytes_max = self.client.pool().object_bytes_max();
+        let class = class_of(image.len() as u64 * 8).filter(|&class| class_bytes(class) <= bytes_max);
+        let Some(class) = class else {
+            let bytes = new.unwrap_or_default().len();
+            let max = leaf::value_bytes_max(bytes_max).saturating_sub(key.len() + INTENT_BYTES) / 2;
+            return Err(IndexError::ValueTooLong { bytes, max });
+        };
+        let addr = alloc(&mut self.client, home, class_bytes(class), AllocKind::Leaf).await?;
+        let mut installed = Installed {
+            number,
+            intent: (addr, class | INTENT_CLASS),
+            place: None,
+            after: None,
+            before: None,
+        };
+        let mut writes = vec![(addr, image)];
+        if let Some(value) = new {
+            match self.made_leaf(key, value, home).await {
+                Ok((leaf, words)) => {
+                    installed.after = Some(leaf);
+                    writes.push((leaf.0, words));
+                }
+                Err(error) => {
+                    self.give_back(&installed);
+                    return Err(error);
+                }
+            }
+        }
+        installed.before = before;
+        Ok((installed, writes))
+    }
+
+    /// Allocates a leaf for a pair. Returns it with its words.
+    pub(super) async fn made_leaf(&mut self, key: &[u8], value: &[u8], home: u8) -> Result<(Leaf, Vec<u64>)> {
+        let class = leaf::class_within(self.client.pool().object_bytes_max(), key.len(), value.len())?;
+        let addr = alloc(&mut self.client, home, class_bytes(class), AllocKind::Leaf).await?;
+        Ok(((addr, class), leaf::image(key, value)))
+    }
+
+    /// Frees an intent that was not linked, and the leaf for its outcome.
+    fn give_back(&mut self, installed: &Installed) {
+        for (addr, class) in [Some(installed.intent), installed.after].into_iter().flatten() {
+            self.client.free_unpublished(addr, class_bytes(class), AllocKind::Leaf);
+        }
+    }
+
+    /// Installs some intents in one round trip if all words are on one memory node, otherwise in
+    /// two. Returns the keys whose places have changed; `None` if another client has aborted the
+    /// transaction.
+    async fn install(&mut self, own: &mut Own<'_>, chunk: Vec<Ready>) -> Result<Option<Vec<usize>>> {
+        let (Some(at), false) = (own.at, chunk.is_empty()) else { return Ok(Some(Vec::new())) };
+        let mut batch = self.client.batch();
+        let is_first = !own.is_written;
+        for ready in &chunk {
+            own.post(&mut batch, &ready.writes);
+        }
+        let node = at.node();
+        let is_local = batch.verbs().iter().all(|verb| verb.addr.node() == node)
+            && chunk.iter().all(|ready| ready.place.addr.node() == node);
+        if !is_local {
+            self.client.send(&mut batch).await?;
+        }
+        let next = Status { progress: own.status.progress.wrapping_add(1), ..own.status };
+        let bump = (!is_first).then(|| batch.cas(at, own.status.word(at), next.word(at)));
+        let mut swaps = Vec::with_capacity(chunk.len());
+        for Ready { place, installed, .. } in &chunk {
+            let new = place.leaf(installed.intent);
+            swaps.push((batch.cas(place.addr, place.word.0, new.0), new));
+        }
+        let done = self.client.submit(batch).await?;
+        let mut lost = Vec::new();
+        for (Ready { mut place, mut installed, .. }, (cas, new)) in chunk.into_iter().zip(swaps) {
+            if done.swapped(cas) {
+                self.retire_leaf_of(place.word);
+                place.word = new;
+                installed.place = Some(place);
+                own.installed.push(installed);
+            } else {
+                self.give_back(&installed);
+                lost.push(installed.number);
+            }
+        }
+        let is_alive = bump.is_none_or(|bump| done.swapped(bump));
+        self.client.recycle(done);
+        if bump.is_some() && is_alive {
+            own.status = next;
+        }
+        Ok(is_alive.then_some(lost))
+    }
+}
+
+impl Own<'_> {
+    /// Posts the WRITEs of some leaves, and of the status word if it is not written yet.
+    fn post(&mut self, batch: &mut Batch, writes: &[Written]) {
+        if let (Some(at), false) = (self.at, self.is_written) {
+            batch.write(at, &[self.status.word(at), 0]);
+            self.is_written = true;
+        }
+        for (addr, words) in writes {
+            batch.write(*addr, words);
+        }
+    }
+}

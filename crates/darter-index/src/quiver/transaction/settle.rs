@@ -1,0 +1,249 @@
+//! The second half of a commit: each intent is replaced by its outcome. A sweep does the same for
+//! the transactions of dead clients.
+
+use super::{CHUNK, Installed, Own, Place, intent_in, place_of};
+use crate::ordered::Write;
+use crate::quiver::descent::End;
+use crate::quiver::operation::Operation;
+use crate::quiver::page::{self, Shape};
+use crate::quiver::word::Word;
+use crate::radix::intent::{STATUS_BYTES, State, Status};
+use crate::radix::{TURNS_MAX, leaf, no_progress};
+use crate::{Access, Result};
+use darter_fabric::Fabric;
+use darter_pool::AllocKind;
+use darter_pool::size_class::class_bytes;
+
+/// What remains to be done once all keys are settled.
+struct Settled {
+    /// Whether an intent stays.
+    stays: bool,
+    /// Keys that are gone, from pages that may be empty enough to be replaced.
+    thin: Vec<usize>,
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// Replaces the intents of a decided transaction by their outcomes, and retires its status
+    /// word. If there is no room for the values from before an aborted transaction, their intents
+    /// stay, and so does the status word.
+    pub(super) async fn settle(&mut self, mut own: Own<'_>) -> Result<()> {
+        let mut left = std::mem::take(&mut own.installed);
+        if own.status.state == State::Aborted {
+            for installed in left.iter_mut().filter(|one| own.accesses[one.number].write.is_some()) {
+                self.free_after(installed);
+            }
+        }
+        let mut settled = Settled { stays: false, thin: Vec::new() };
+        for _ in 0..TURNS_MAX {
+            if left.is_empty() {
+                break;
+            }
+            let rest = left.split_off(left.len().min(CHUNK));
+            let (located, later) = self.locate(&own, left).await?;
+            let lost = self.settle_some(&own, located, &mut settled).await?;
+            left = later.into_iter().chain(lost).chain(rest).collect();
+        }
+        if !left.is_empty() {
+            return Err(no_progress(self.shared.words.root));
+        }
+        match own.at {
+            Some(at) if own.is_written && !settled.stays => self.retire(at, STATUS_BYTES, AllocKind::Leaf),
+            Some(at) if !own.is_written => {
+                self.client.free_unpublished(at, STATUS_BYTES, AllocKind::Leaf);
+            }
+            _ => {}
+        }
+        for number in settled.thin {
+            match Box::pin(self.tidy(own.accesses[number].key)).await {
+                Err(error) if !error.is_out_of_space() => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the intents whose places are unknown. Returns those that are found, and those that
+    /// have to be found again. Those that other clients have replaced are settled.
+    async fn locate(
+        &mut self,
+        own: &Own<'_>,
+        installed: Vec<Installed>,
+    ) -> Result<(Vec<(Installed, Place)>, Vec<Installed>)> {
+        let (mut located, mut unknown, mut later) = (Vec::new(), Vec::new(), Vec::new());
+        for mut one in installed {
+            match one.place.take() {
+                Some(place) => located.push((one, place)),
+                None => unknown.push(one),
+            }
+        }
+        let ends = self.find_all(own.accesses, unknown.iter().map(|one| one.number)).await?;
+        for (number, end) in ends {
+            let Some(at) = unknown.iter().position(|one| one.number == number) else { continue };
+            let mut one = unknown.swap_remove(at);
+            let key = own.accesses[number].key;
+            match end {
+                End::Sealed { .. } => {
+                    self.help_above(key).await?;
+                    later.push(one);
+                }
+                End::Page(found)
+                    if intent_in(&found.spot)?.is_some_and(|intent| Some(intent.status) == own.at) =>
+                {
+                    if let Some(place) = place_of(self.shared.keys, key, &found) {
+                        located.push((one, place));
+                    } else {
+                        self.make_room(key, found).await?;
+                        later.push(one);
+                    }
+                }
+                _ => self.free_after(&mut one),
+            }
+        }
+        Ok((located, later))
+    }
+
+    /// Settles keys whose intents are in these places. Returns those that were not there.
+    async fn settle_some(
+        &mut self,
+        own: &Own<'_>,
+        located: Vec<(Installed, Place)>,
+        settled: &mut Settled,
+    ) -> Result<Vec<Installed>> {
+        let mut batch = self.client.batch();
+        let (mut is_local, mut chosen) = (true, Vec::with_capacity(located.len()));
+        for (mut one, place) in located {
+            let Access { key, write, .. } = own.accesses[one.number];
+            let is_same = write.is_none() || own.status.state == State::Committed;
+            let outcome = match one.before.as_deref() {
+                _ if is_same => one.after,
+                None => None,
+                Some(value) => match self.made_leaf(key, value, place.addr.node()).await {
+                    Ok((leaf, words)) => {
+                        is_local &= leaf.0.node() == place.addr.node();
+                        batch.write(leaf.0, &words);
+                        one.after = Some(leaf);
+                        Some(leaf)
+                    }
+                    Err(error) if error.is_out_of_space() => {
+                        settled.stays = true;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                },
+            };
+            chosen.push((one, place, outcome));
+        }
+        if chosen.is_empty() {
+            self.client.recycle(batch);
+            return Ok(Vec::new());
+        }
+        if !is_local {
+            self.client.send(&mut batch).await?;
+        }
+        let mut swaps = Vec::with_capacity(chosen.len());
+        for (one, place, outcome) in &chosen {
+            let new = outcome.map_or(place.removed, |leaf| place.leaf(leaf));
+            swaps.push((batch.cas(place.addr, place.word.0, new.0), new));
+            match (place.removals, one.before.is_some(), outcome.is_some()) {
+                (Some(removals), true, false) => batch.faa(removals, page::REMOVAL),
+                (Some(removals), false, true) => batch.faa(removals, page::REMOVAL.wrapping_neg()),
+                _ => continue,
+            };
+        }
+        let done = self.client.submit(batch).await?;
+        let mut lost = Vec::new();
+        for ((mut one, place, outcome), (cas, new)) in chosen.into_iter().zip(swaps) {
+            if !done.swapped(cas) {
+                let is_made_here =
+                    own.status.state == State::Aborted && own.accesses[one.number].write.is_some();
+                if is_made_here {
+                    self.free_after(&mut one);
+                }
+                lost.push(one);
+                continue;
+            }
+            self.retire_leaf(one.intent);
+            if outcome.is_some() {
+                self.shared.learn_hot_at(place.identity, (place.page, &place.shape), place.addr, new);
+            } else if place.may_be_thin {
+                settled.thin.push(one.number);
+            }
+        }
+        self.client.recycle(done);
+        Ok(lost)
+    }
+
+    /// Settles the intents in a page's words. An undecided transaction is aborted. Returns whether
+    /// there was any.
+    pub(in crate::quiver) async fn settle_page(&mut self, shape: &Shape, words: &[u64]) -> Result<bool> {
+        let is_intent = |&at: &usize| at > 0 && shape.is_sealable(at) && Word(words[at]).is_intent();
+        let mut any = false;
+        for at in (0..words.len()).filter(is_intent) {
+            if let Some((addr, class, _)) = Word(words[at]).leaf_object() {
+                let image = self.client.read(addr, leaf::class_words(class)).await?;
+                let key = leaf::parse(addr, &image)?.key.to_vec();
+                self.settle_key(&key).await?;
+                any = true;
+            }
+        }
+        Ok(any)
+    }
+
+    /// Settles a key, if it has an intent.
+    async fn settle_key(&mut self, key: &[u8]) -> Result<()> {
+        for _ in 0..TURNS_MAX {
+            let mut descent = self.descent_from_root(key);
+            let found = match self.run(&mut descent).await? {
+                End::Page(found) => found,
+                End::Sealed { .. } => {
+                    self.help_above(key).await?;
+                    continue;
+                }
+                _ => return Ok(()),
+            };
+            let Some(intent) = intent_in(&found.spot)? else { return Ok(()) };
+            let state = self.decide(&intent, None).await?;
+            let outcome = intent.value(state).map(<[u8]>::to_vec);
+            let (Some(place), Some((addr, class, _))) =
+                (place_of(self.shared.keys, key, &found), found.spot.leaf_object())
+            else {
+                self.make_room(key, found).await?;
+                continue;
+            };
+            let before = intent.old.map(<[u8]>::to_vec);
+            let number = 0;
+            let write = Some(outcome.as_deref().map_or(Write::Remove, Write::Put));
+            let accesses = [Access { key, read: None, write }];
+            let status = Status::undecided(0).decided(State::Committed);
+            let own = Own {
+                accesses: &accesses,
+                at: Some(intent.status),
+                status,
+                is_written: false,
+                installed: Vec::new(),
+            };
+            let after = match &outcome {
+                Some(value) => Some(self.made_leaf(key, value, place.addr.node()).await?),
+                None => None,
+            };
+            if let Some((leaf, words)) = &after {
+                self.client.post(|batch| batch.write(leaf.0, words)).await?;
+            }
+            let after = after.map(|(leaf, _)| leaf);
+            let installed = Installed { number, intent: (addr, class), place: None, before, after };
+            let mut settled = Settled { stays: false, thin: Vec::new() };
+            let lost = self.settle_some(&own, vec![(installed, place)], &mut settled).await?;
+            for mut one in lost {
+                self.free_after(&mut one);
+            }
+        }
+        Err(no_progress(self.shared.words.root))
+    }
+
+    /// Frees the leaf for the outcome, which was not linked.
+    fn free_after(&mut self, installed: &mut Installed) {
+        if let Some((addr, class)) = installed.after.take() {
+            self.client.free_unpublished(addr, class_bytes(class), AllocKind::Leaf);
+        }
+    }
+}
