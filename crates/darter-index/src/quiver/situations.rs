@@ -58,6 +58,10 @@ crate::situations! {
     INTENT_ABORTED = "IntentAborted";
     /// A transaction waited for an older one.
     INTENT_AWAITED = "IntentAwaited";
+    /// A page with an intent was replaced.
+    INTENT_MOVED = "IntentMoved";
+    /// A sweep settled the intents of a page.
+    INTENT_SWEPT = "IntentSwept";
     /// A transaction found another value than it had read.
     TRANSACTION_CONFLICT = "TransactionConflict";
     /// A remembered word with a leaf was stale.
