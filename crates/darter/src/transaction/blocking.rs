@@ -43,8 +43,8 @@ impl DerefMut for Held<'_> {
 /// again after a conflict.
 ///
 /// Committed transactions and all other operations are *strictly serializable*: they take effect in
-/// one order, which is that of real time for those that do not overlap. What a transaction has read
-/// may be inconsistent until it is committed; then its commit reports a conflict.
+/// one order, in which an operation that ended before another began comes first. Values that a
+/// transaction has read may be inconsistent; its commit then reports a conflict.
 ///
 /// The changes are kept in the transaction until [`Transaction::commit`]. A transaction that is
 /// dropped changes nothing. A process can be killed at any instant of a commit: all changes take

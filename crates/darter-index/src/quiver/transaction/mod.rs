@@ -130,7 +130,7 @@ impl<F: Fabric> Operation<'_, F> {
     async fn decide(&mut self, intent: &Intent<'_>, age: Option<Age>) -> Result<State> {
         let at = intent.status;
         if age.is_some_and(|(_, Reverse(own))| own == at.bits()) {
-            return Err(IndexError::corrupt(at, "a transaction found an intent of its own"));
+            return Err(IndexError::corrupt(at, "a transaction found its own intent"));
         }
         let mut seen = intent.first;
         let mut polls = 0;

@@ -25,7 +25,7 @@ struct Settled {
 impl<F: Fabric> Operation<'_, F> {
     /// Replaces the intents of a decided transaction by their outcomes, and retires its status
     /// word. If there is no room for the values from before an aborted transaction, their intents
-    /// stay, and so does the status word.
+    /// and the status word stay.
     pub(super) async fn settle(&mut self, mut own: Own<'_>) -> Result<()> {
         let mut left = std::mem::take(&mut own.installed);
         if own.status.state == State::Aborted {
@@ -62,8 +62,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// Finds the intents whose places are unknown. Returns those that are found, and those that
-    /// have to be found again. Those that other clients have replaced are settled.
+    /// Finds the intents whose places are unknown. Returns the intents with their places, and the
+    /// intents to search for again. Intents that other clients have replaced are settled.
     async fn locate(
         &mut self,
         own: &Own<'_>,
@@ -102,7 +102,7 @@ impl<F: Fabric> Operation<'_, F> {
         Ok((located, later))
     }
 
-    /// Settles keys whose intents are in these places. Returns those that were not there.
+    /// Settles keys whose intents are in these places. Returns the intents that were not there.
     async fn settle_some(
         &mut self,
         own: &Own<'_>,
