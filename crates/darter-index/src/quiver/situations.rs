@@ -58,6 +58,8 @@ crate::situations! {
     INTENT_ABORTED = "IntentAborted";
     /// A transaction waited for an older one.
     INTENT_AWAITED = "IntentAwaited";
+    /// A transaction that only read was committed without a write.
+    READS_VERIFIED = "ReadsVerified";
     /// A transaction found another value than it had read.
     TRANSACTION_CONFLICT = "TransactionConflict";
     /// A remembered word with a leaf was stale.
