@@ -86,3 +86,37 @@ pub struct Operation {
     /// at any time after `invoked`, or never.
     pub returned: Option<(u64, Outcome)>,
 }
+
+/// A transaction's access of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The key.
+    pub key: u32,
+    /// The value that was read, `Some(None)` if the key was absent; `None` if the key was not read.
+    pub read: Option<Option<u64>>,
+    /// The value that was written, `Some(None)` if the key was removed; `None` if it stays.
+    pub write: Option<Option<u64>>,
+}
+
+/// A commit: several keys read and written at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    /// The client.
+    pub client: u32,
+    /// Its keys, each once.
+    pub accesses: Vec<Access>,
+    /// When the first of them was read.
+    pub begun: u64,
+    /// When the commit was invoked.
+    pub invoked: u64,
+    /// When the commit returned, and whether it took effect; `None` if it did not return, or failed
+    /// so that its effect is unknown.
+    pub returned: Option<(u64, bool)>,
+}
+
+impl Transaction {
+    /// Whether it has certainly had no effect.
+    pub fn is_void(&self) -> bool {
+        matches!(self.returned, Some((_, false)))
+    }
+}

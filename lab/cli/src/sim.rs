@@ -350,6 +350,9 @@ fn print_summary(out: &mut impl Write, summary: &Summary, seconds: f64) -> std::
         counted(summary.longest_history, "operation"),
         counted(summary.states, "state")
     )?;
+    if summary.undecided > 0 {
+        writeln!(out, "undecided  {}", counted(summary.undecided, "history"))?;
+    }
     let cost = |(trips, verbs)| format!("{} with {}", counted(trips, "round trip"), counted(verbs, "verb"));
     writeln!(out, "longest    {}, of any operation except upkeep", cost(summary.longest_op))?;
     if summary.longest_beside_stopped.0 > 0 {
@@ -437,6 +440,7 @@ fn summary_json(summary: &Summary, seconds: f64, missing: &[String]) -> serde_js
         "taken_back": summary.taken_back,
         "told_of_lost_values": summary.lost,
         "states_checked": summary.states,
+        "undecided_histories": summary.undecided,
         "longest_history": summary.longest_history,
         "longest_operation": { "round_trips": summary.longest_op.0, "verbs": summary.longest_op.1 },
         "beside_stopped": {

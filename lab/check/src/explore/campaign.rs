@@ -15,6 +15,7 @@ use super::schedule::{Schedule, Scheduler};
 use super::schedulers::{After, EVENTS_OF_AN_OPERATION, Late, Pct, Random};
 use super::servers::{LATE_SERVER, SERVER};
 use super::shrink::shrink;
+use super::transaction;
 use crate::dice::Dice;
 use darter_index::checker::{Situation, take_situations, take_trail};
 use darter_sim::groups::Counts;
@@ -135,6 +136,8 @@ pub struct Summary {
     pub lost: u64,
     /// States that the checker visited.
     pub states: u64,
+    /// Histories of transactions for which the checker's steps did not suffice.
+    pub undecided: u64,
     /// Operations in the longest history.
     pub longest_history: u64,
     /// The most round trips of one operation, and its verbs, upkeep excluded.
@@ -159,6 +162,7 @@ impl Summary {
         self.torn += outcome.counts.torn;
         self.taken_back += outcome.choices.iter().filter(|(back, _)| *back > 0).count() as u64;
         self.states += outcome.states;
+        self.undecided += outcome.undecided;
         self.lost += outcome.lost;
         for fault in &outcome.struck {
             *self.faults.entry(fault.parts().0).or_default() += 1;
@@ -177,6 +181,7 @@ impl Summary {
         self.torn += other.torn;
         self.taken_back += other.taken_back;
         self.states += other.states;
+        self.undecided += other.undecided;
         self.lost += other.lost;
         for (name, count) in other.faults {
             *self.faults.entry(name).or_default() += count;
@@ -280,6 +285,7 @@ impl Settings {
             let ops = &mut plan.clients[dice.below(clients) as usize];
             ops.insert(dice.below(ops.len() as u64 + 1) as usize, Op::Sweep);
         }
+        transaction::mix_in(&mut plan, &mut Dice::new(seed_of(self.seed ^ 0xc0_3317, run)));
         plan
     }
 
@@ -427,9 +433,13 @@ impl Settings {
     fn go_on(&self, plan: &Plan, dice: &mut Dice) -> Plan {
         let mut plan = plan.clone();
         let keys = plan.scenario.hot.len().min(self.keys.max(1)) as u64;
+        let transacts = transaction::has_any(&plan);
         for at in 0..plan.clients.len() {
             if plan.clients[at].len() < OPS_MAX && dice.one_in(2) {
-                let more = self.ops_of(plan.scenario, keys, dice);
+                let mut more = self.ops_of(plan.scenario, keys, dice);
+                if transacts {
+                    transaction::replace_some(&mut more, plan.scenario.hot.len(), dice);
+                }
                 plan.clients[at].extend(more);
             }
         }

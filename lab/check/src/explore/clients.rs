@@ -6,7 +6,8 @@ use super::outcome::Violation;
 use super::plan::Plan;
 use super::scenario::Scenario;
 use super::subject::Subject;
-use crate::history::{Action, Operation, Outcome as Told};
+use super::transaction::transact;
+use crate::history::{Action, Operation, Outcome as Told, Transaction};
 use darter_fabric::{CallFault, FabricError, ProcedureError};
 use darter_index::{Condition, IndexError, KeyValue, OrderedIndex, PutOutcome, ScanRange};
 use darter_pool::{Client, Pool, PoolError};
@@ -27,6 +28,7 @@ const WINDOWS_MAX: usize = 4;
 pub(super) struct Recorder {
     clock: u64,
     pub history: Vec<Operation>,
+    pub transactions: Vec<Transaction>,
     /// Verbs executed for each client.
     pub verbs: Vec<u64>,
     /// The operation of each client, while it performs one.
@@ -68,10 +70,11 @@ impl Recorder {
     }
 
     /// Continues after the history that others recorded.
-    pub(super) fn begin_after(&mut self, history: Vec<Operation>) {
+    pub(super) fn begin_after(&mut self, history: Vec<Operation>, transactions: Vec<Transaction>) {
         let last = |operation: &Operation| operation.returned.map_or(operation.invoked, |(at, _)| at);
-        self.clock = history.iter().map(last).max().unwrap_or(0);
-        self.history = history;
+        let commits = transactions.iter().map(|one| one.returned.map_or(one.invoked, |(at, _)| at));
+        self.clock = history.iter().map(last).chain(commits).max().unwrap_or(0);
+        (self.history, self.transactions) = (history, transactions);
     }
 
     pub(super) fn tick(&mut self) -> u64 {
@@ -282,7 +285,8 @@ pub(super) async fn client<S: Subject>(
             let invoked = recorder.tick();
             // Other clients append to the history while the operation runs.
             let mine = recorder.history.len()..recorder.history.len() + asked.len();
-            recorder.fresh[me] = true;
+            // Operations without keys, and transactions, record nothing yet.
+            recorder.fresh[me] = !asked.is_empty();
             recorder.operations[me] = Some(op);
             recorder.history.extend(asked.into_iter().map(|(key, action)| Operation {
                 client: identity.number,
@@ -403,9 +407,14 @@ fn asked(identity: &Identity<'_>, op: Op, value: u64) -> Vec<(u32, Action)> {
         Op::MultiGet | Op::Scan(_) | Op::Windows(_) => {
             (0..identity.scenario.hot.len() as u32).map(|key| (key, Action::Get)).collect()
         }
-        Op::Load(true) | Op::Maintain | Op::Room | Op::Sweep | Op::Adjust | Op::Restructure | Op::Rest => {
-            Vec::new()
-        }
+        Op::Load(true)
+        | Op::Transact(_)
+        | Op::Maintain
+        | Op::Room
+        | Op::Sweep
+        | Op::Adjust
+        | Op::Restructure
+        | Op::Rest => Vec::new(),
     }
 }
 
@@ -451,6 +460,10 @@ async fn operate<S: Subject>(
             let expected = identity.scenario.value(expected(identity, at));
             let is_gone = S::delete_if(index, own, key(at), &expected).await?;
             Answer::Key(if is_gone { Told::Deleted(true) } else { Told::Refused })
+        }
+        Op::Transact(roles) => {
+            transact::<S>(identity, recorder, index, own, roles, value).await?;
+            Answer::Done
         }
         Op::MultiGet => {
             let keys: Vec<&[u8]> = identity.scenario.hot.iter().map(|key| &key[..]).collect();

@@ -153,7 +153,10 @@ pub(super) fn look_around<S: Subject>(
         if let Some(what) = report.violations.first() {
             return Ok(Some(Violation::new("audit", what.clone())));
         }
-        if let Some(violation) = verdict::stale(&report) {
+        let is_settled = outcome.has_room();
+        if let Some(violation) =
+            verdict::stale(&report).or_else(|| verdict::unsettled(&report).filter(|_| is_settled))
+        {
             return Ok(Some(violation));
         }
         for (process, client) in living.iter().zip(&mut clients) {
@@ -197,7 +200,8 @@ pub(super) fn last_look<S: Subject>(
     }
     let is_clean = S::PROMISES.exact_memory && outcome.is_clean();
     if is_clean {
-        let checked = fixture.sim.run_alone(BATCHES_MAX, verdict::check::<S>(&last.pool, &last.index));
+        let checked = verdict::check::<S>(&last.pool, &last.index, outcome.has_room());
+        let checked = fixture.sim.run_alone(BATCHES_MAX, checked);
         checked.unwrap_or_else(|| {
             Err(Violation::new("endless", "a check does not end, although nothing else runs"))
         })?;
@@ -218,7 +222,8 @@ async fn read_hot_keys<S: Subject>(
     index: S::Index,
 ) -> Result<(), IndexError> {
     let recorder = Rc::new(RefCell::new(Recorder::new(plan.clients.len() + 1)));
-    recorder.borrow_mut().begin_after(std::mem::take(&mut outcome.history));
+    let (history, transactions) = (&mut outcome.history, &mut outcome.transactions);
+    recorder.borrow_mut().begin_after(std::mem::take(history), std::mem::take(transactions));
     let number = plan.clients.len() as u32;
     let identity = Identity { number, process: number, scenario: &fixture.scenario, cancel_at: None };
     let keys = 0..fixture.scenario.hot.len() as u8;
@@ -235,6 +240,7 @@ async fn read_hot_keys<S: Subject>(
     client::<S>(identity, Rc::clone(&recorder), pool, index, own, ops).await;
     let mut recorder = recorder.borrow_mut();
     outcome.history = std::mem::take(&mut recorder.history);
+    outcome.transactions = std::mem::take(&mut recorder.transactions);
     outcome.lost += recorder.lost;
     let failed =
         recorder.errors.first().map(|error| Violation::new("error", format!("after the run: {error}")));

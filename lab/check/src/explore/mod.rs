@@ -26,6 +26,7 @@ mod subject;
 mod subjects;
 mod sweep;
 mod torn;
+mod transaction;
 mod verdict;
 
 pub use campaign::{SchedulerKind, Settings, Summary};
@@ -45,3 +46,4 @@ pub use servers::{LATE_SERVER, SERVER};
 pub use subject::{OptionsOf, Promises, Serves, Subject};
 pub use subjects::{subject, subjects};
 pub use sweep::{SLOW, Sweep, victims};
+pub use transaction::{Role, Roles};

@@ -1,5 +1,6 @@
 //! The operations of a plan's clients, each a letter and perhaps the number of a key.
 
+use super::transaction::Roles;
 use std::fmt;
 use std::str::FromStr;
 
@@ -20,6 +21,8 @@ pub enum Op {
     Delete(u8),
     /// Delete if the value is the scenario's initial one, if the index supports it.
     DeleteIf(u8),
+    /// A transaction, tried again after a conflict.
+    Transact(Roles),
     /// Search of all hot keys at once.
     MultiGet,
     /// Scan of everything hot, ascending or (`true`) descending.
@@ -46,9 +49,12 @@ pub enum Op {
 }
 
 impl Op {
-    /// Returns its key, if it has one.
+    /// Returns its key, or the last of them, if it has any.
     pub(super) fn key(self) -> Option<u8> {
-        self.letter().1
+        match self {
+            Self::Transact(roles) => Some(roles.last_key()),
+            _ => self.letter().1,
+        }
     }
 
     /// Whether its round trips are bounded even if other clients have stopped, if the index
@@ -85,6 +91,7 @@ impl Op {
             Self::Delete(key) => ('d', Some(key)),
             Self::DeleteIf(key) => ('e', Some(key)),
             Self::Visit(key) => ('j', Some(key)),
+            Self::Transact(_) => ('t', None),
             Self::MultiGet => ('m', None),
             Self::Scan(false) => ('s', None),
             Self::Scan(true) => ('z', None),
@@ -104,6 +111,9 @@ impl Op {
 
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::Transact(roles) = self {
+            return write!(f, "t{roles}");
+        }
         match self.letter() {
             (letter, Some(key)) => write!(f, "{letter}{key}"),
             (letter, None) => write!(f, "{letter}"),
@@ -117,7 +127,7 @@ impl FromStr for Op {
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || {
             format!(
-                "'{text}' is not an operation; the operations are g0 p0 i0 u0 r0 d0 e0 j0 m s z w y B U M R W A L H"
+                "'{text}' is not an operation; the operations are g0 p0 i0 u0 r0 d0 e0 j0 tpg m s z w y B U M R W A L H"
             )
         };
         let mut letters = text.chars();
@@ -140,6 +150,9 @@ impl FromStr for Op {
                 'H' => Ok(Self::Rest),
                 _ => Err(bad()),
             };
+        }
+        if letter == 't' {
+            return rest.parse().map(Self::Transact).map_err(|()| bad());
         }
         let key = rest.parse::<u8>().map_err(|_| bad())?;
         match letter {

@@ -2,7 +2,7 @@
 
 use super::fault::Fault;
 use super::schedule::Schedule;
-use crate::history::Operation;
+use crate::history::{Operation, Transaction};
 use darter_sim::SimCounts;
 use darter_sim::groups::Counts;
 use std::any::Any;
@@ -38,6 +38,8 @@ pub struct Outcome {
     pub schedule: Schedule,
     /// The clients' operations and their results.
     pub history: Vec<Operation>,
+    /// The clients' commits and their results.
+    pub transactions: Vec<Transaction>,
     /// Decisions made before each situation first occurred, while clients ran.
     pub met_at: Vec<usize>,
     /// Events performed.
@@ -69,6 +71,8 @@ pub struct Outcome {
     pub choices: Vec<(usize, usize)>,
     /// States that the checker visited.
     pub states: u64,
+    /// Histories of transactions for which the checker's steps did not suffice.
+    pub undecided: u64,
     /// Operations that returned that a value was lost.
     pub lost: u64,
     /// Batches posted, including those of the checks.
@@ -102,7 +106,14 @@ impl Outcome {
     /// nothing, and a held client continues.
     pub(super) fn is_clean(&self) -> bool {
         !self.has_remains
+            && (self.has_room() || self.transactions.is_empty())
             && self.struck.iter().all(|fault| matches!(fault, Fault::Refuse(..) | Fault::Hold(..)))
+    }
+
+    /// Whether no request for memory was refused. Without room, the intents of an aborted
+    /// transaction stay until a sweep.
+    pub(super) fn has_room(&self) -> bool {
+        !self.struck.iter().any(|fault| matches!(fault, Fault::Refuse(..)))
     }
 
     /// The same for the clients other than the stopped one, if one has stopped for ever.

@@ -10,6 +10,7 @@ use super::execution::{Execution, Process, kill};
 use super::fault::Fault;
 use super::fixture::Fixture;
 use super::last_look::{after_power_failure, alone, last_look, look_around, repair, settle_and_close};
+use super::op::Op;
 use super::outcome::{Outcome, Violation};
 use super::plan::Plan;
 use super::schedule::{Decision, Scheduler};
@@ -230,7 +231,7 @@ pub(super) fn end<S: Subject>(
         }
         last_look::<S>(fixture, plan, &options, outcome, &mut servers)?;
     }
-    judge::<S>(fixture, outcome)
+    judge::<S>(fixture, plan, outcome)
 }
 
 /// Ends processes without closing them.
@@ -260,6 +261,7 @@ pub(super) fn note_struck(
 /// if no fault struck that explains them.
 fn take_record(recorder: &Recorder, faultless: bool, outcome: &mut Outcome) -> Option<Violation> {
     outcome.history.clone_from(&recorder.history);
+    outcome.transactions.clone_from(&recorder.transactions);
     outcome.awaits.clone_from(&recorder.awaits);
     outcome.longest_op.clone_from(&recorder.longest_op);
     outcome.lost = recorder.lost;
@@ -268,7 +270,7 @@ fn take_record(recorder: &Recorder, faultless: bool, outcome: &mut Outcome) -> O
 }
 
 /// Checks a finished run: uses of memory, waits, and the history.
-fn judge<S: Subject>(fixture: &Fixture, outcome: &mut Outcome) -> Result<(), Violation> {
+fn judge<S: Subject>(fixture: &Fixture, plan: &Plan, outcome: &mut Outcome) -> Result<(), Violation> {
     if let Some(violation) = outcome.violation.take() {
         return Err(violation);
     }
@@ -286,7 +288,14 @@ fn judge<S: Subject>(fixture: &Fixture, outcome: &mut Outcome) -> Result<(), Vio
         return Err(Violation::new("waits", text));
     }
     let initial = |key: u32| fixture.scenario.initial(key as usize);
-    verdict::judge(&outcome.history, &initial, &mut outcome.states)
+    verdict::judge(outcome, &initial)?;
+    // Sweeps abort transactions, a bulk load that fails is not in the history, and a commit that
+    // finds no room has no effect either.
+    let may_abort = |op: &Op| matches!(op, Op::Sweep | Op::Load(true));
+    if plan.clients.iter().flatten().any(may_abort) || !outcome.has_room() {
+        return Ok(());
+    }
+    verdict::conflict_without_cause(outcome).map_or(Ok(()), Err)
 }
 
 /// Lets a client take some memory of each kind that small runs need, so that they do not exercise

@@ -30,6 +30,8 @@ pub struct Scenario {
     pub adjusts: bool,
     /// Whether clients use the operations `B` and `U`.
     pub loads: bool,
+    /// Whether clients use the operation `t`.
+    pub transacts: bool,
     /// The operations of clients; all, if empty.
     pub ops: &'static [Op],
     /// Whether clients are threads of one process, or all but one are.
@@ -70,6 +72,7 @@ impl Scenario {
             value_bytes: [8, 48, 88],
             adjusts: false,
             loads: false,
+            transacts: false,
             ops: &[],
             shares: false,
             churns: false,
@@ -127,6 +130,13 @@ impl Scenario {
     #[must_use]
     pub fn loading(mut self) -> Self {
         self.loads = true;
+        self
+    }
+
+    /// Lets clients use the operation `t`.
+    #[must_use]
+    pub fn transacting(mut self) -> Self {
+        self.transacts = true;
         self
     }
 

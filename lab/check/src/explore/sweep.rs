@@ -53,6 +53,9 @@ pub fn victims(scenario: &Scenario) -> Vec<Vec<Op>> {
     victims.push(vec![Op::Insert(0), Op::Insert(1), Op::Insert(2)]);
     victims.push(vec![Op::Delete(0), Op::Delete(1)]);
     victims.push(vec![Op::Put(0), Op::Delete(1), Op::Maintain, Op::Maintain, Op::Maintain, Op::Maintain]);
+    if scenario.transacts {
+        victims.extend(TRANSACTIONS.map(ops));
+    }
     if scenario.loads {
         victims.push(vec![Op::Load(false)]);
         victims.push(vec![Op::Load(true)]);
@@ -79,6 +82,14 @@ const CHOICES_MAX: usize = 1 << CHOSEN_WORDS_MAX;
 
 /// The operations of a client in another process, concurrent with the victim's.
 const BYSTANDER: &str = "p0,d1,i2,g0";
+
+/// Transactions that are struck, and the operations of a client that commits transactions too.
+const TRANSACTIONS: [&str; 2] = ["tpdp", "tgp"];
+const TRANSACTING_BYSTANDER: &str = "tpp,tp-b,d1,tgd,g0";
+
+/// The same as [`BESIDE_HELD`], in scenarios with transactions.
+const TRANSACTING_BESIDE_HELD: [(&str, &str); 1] =
+    [("tpp,M,tdp,M,H,tgp,g0", "i2,M,t-gp,M,d2,M,H,tpp,m,M,p1")];
 
 /// The operations of two clients that run while the victim is held or slow: a thread of its
 /// process, and a client of another. They unlink, free, reuse the memory and change shared state,
@@ -137,6 +148,10 @@ impl Sweep {
                 if !strikes.is_empty() {
                     let clients = [victim.clone(), ops(BYSTANDER)];
                     plans.push((self.plan(scenario, &[0, 1], &clients), strikes.clone()));
+                    if victim.iter().any(|op| matches!(op, Op::Transact(_))) {
+                        let clients = [victim.clone(), ops(TRANSACTING_BYSTANDER)];
+                        plans.push((self.plan(scenario, &[0, 1], &clients), strikes.clone()));
+                    }
                 }
                 let is_long =
                     victim.iter().any(|op| matches!(op, Op::Restructure | Op::Visit(_) | Op::Scan(_)));
@@ -149,6 +164,9 @@ impl Sweep {
                 };
                 if is_held {
                     plans.extend(beside(HOLD, &BESIDE_HELD));
+                    if scenario.transacts {
+                        plans.extend(beside(HOLD, &TRANSACTING_BESIDE_HELD));
+                    }
                 }
                 if is_slow && is_long {
                     plans.extend(beside(SLOW, &BESIDE_SLOW));

@@ -1,10 +1,10 @@
 //! Checks after a run: histories for linearizability, the index for its invariants, the pool for
 //! leaks.
 
-use super::outcome::Violation;
+use super::outcome::{Outcome, Violation};
 use super::subject::{OptionsOf, Subject};
-use crate::history::Operation;
-use crate::linear::{Checker, Verdict};
+use crate::history::Action;
+use crate::linear::{Checker, Joint, Judgement, Verdict};
 use darter_fabric::counted;
 use darter_index::{CheckReport, IndexError, OrderedIndex, Swept};
 use darter_pool::{Client, Pool, ReachableSet};
@@ -14,23 +14,33 @@ use std::cell::RefCell;
 /// Maximum number of steps of the checker for one key of one run.
 const CHECKER_STEPS: u64 = 1_000_000;
 
+/// Part of the remark of a check about transactions that are not settled.
+const UNSETTLED: &str = "transactions whose keys are not settled";
+
 thread_local! {
     static CHECKER: RefCell<Checker> = RefCell::new(Checker::new());
 }
 
-/// Checks every key's history; adds the number of states that the checker visited.
-pub(super) fn judge(
-    history: &[Operation],
-    initial: &dyn Fn(u32) -> Option<u64>,
-    states: &mut u64,
-) -> Result<(), Violation> {
+/// Checks a run's history: the keys of transactions together, and every other key by itself. Adds
+/// the number of states that the checkers visited.
+pub(super) fn judge(outcome: &mut Outcome, initial: &dyn Fn(u32) -> Option<u64>) -> Result<(), Violation> {
+    let (history, transactions) = (&outcome.history, &outcome.transactions);
     let keys = history.iter().map(|operation| operation.key + 1).max().unwrap_or(0);
+    let mut joint = Joint::new(history, transactions, initial);
+    let judgement = joint.check(CHECKER_STEPS);
+    outcome.states += joint.taken();
+    match judgement {
+        Judgement::Serializable => {}
+        Judgement::Violation(text) => {
+            return Err(Violation::new("history", format!("transactions are not serializable\n{text}")));
+        }
+        Judgement::Unknown => outcome.undecided += 1,
+    }
     CHECKER.with_borrow_mut(|checker| {
-        for key in 0..keys {
-            let own: Vec<Operation> =
-                history.iter().filter(|operation| operation.key == key).copied().collect();
+        for key in (0..keys).filter(|&key| !joint.covers(key)) {
+            let own: Vec<_> = history.iter().filter(|operation| operation.key == key).copied().collect();
             let verdict = checker.check(&own, initial(key), CHECKER_STEPS);
-            *states += checker.steps();
+            outcome.states += checker.steps();
             match verdict {
                 Verdict::Linearizable { .. } => {}
                 verdict @ Verdict::Violation { .. } => {
@@ -47,6 +57,25 @@ pub(super) fn judge(
         }
         Ok(())
     })
+}
+
+/// Returns a violation if a transaction ended with a conflict although no other client could have
+/// changed one of its keys, or aborted it, since it began.
+pub(super) fn conflict_without_cause(outcome: &Outcome) -> Option<Violation> {
+    let (history, transactions) = (&outcome.history, &outcome.transactions);
+    let conflict = transactions.iter().find(|conflict| {
+        let Some((ended, false)) = conflict.returned else { return false };
+        let meets = |invoked: u64, returned: Option<u64>| {
+            invoked <= ended && returned.is_none_or(|returned| returned >= conflict.begun)
+        };
+        let writes = history.iter().filter(|operation| operation.action != Action::Get);
+        let others = transactions.iter().filter(|other| other != conflict);
+        !writes.map(|one| (one.invoked, one.returned.map(|(at, _)| at))).any(|(from, to)| meets(from, to))
+            && !others
+                .map(|one| (one.invoked, one.returned.map(|(at, _)| at)))
+                .any(|(from, to)| meets(from, to))
+    })?;
+    Some(Violation::new("conflict", format!("nothing else changed anything meanwhile: {conflict:?}")))
 }
 
 /// Sweeps the remains of dead processes, checks everything, and counts leaks.
@@ -94,15 +123,19 @@ async fn repair_in<S: Subject>(
         pool.settle(&mut client).await?;
         index.maintain(&mut client).await?;
     }
-    find_fault::<S>(pool, &index, &mut client).await
+    find_fault::<S>(pool, &index, &mut client, true).await
 }
 
 /// Checks everything and counts leaks in a run without deaths, in which every byte must have an
-/// owner.
-pub(super) async fn check<S: Subject>(pool: &Pool<Sim>, index: &S::Index) -> Result<(), Violation> {
+/// owner. If `is_settled`, no transaction may have left an intent.
+pub(super) async fn check<S: Subject>(
+    pool: &Pool<Sim>,
+    index: &S::Index,
+    is_settled: bool,
+) -> Result<(), Violation> {
     let checked = async {
         let mut client = pool.client()?;
-        find_fault::<S>(pool, index, &mut client).await
+        find_fault::<S>(pool, index, &mut client, is_settled).await
     };
     match checked.await {
         Ok(None) => Ok(()),
@@ -116,12 +149,13 @@ async fn find_fault<S: Subject>(
     pool: &Pool<Sim>,
     index: &S::Index,
     client: &mut Client<Sim>,
+    is_settled: bool,
 ) -> Result<Option<Violation>, IndexError> {
     let report = index.check(client).await?;
     if let Some(what) = report.violations.first() {
         return Ok(Some(Violation::new("audit", what.clone())));
     }
-    if let Some(violation) = stale(&report) {
+    if let Some(violation) = stale(&report).or_else(|| unsettled(&report).filter(|_| is_settled)) {
         return Ok(Some(violation));
     }
     audit(pool, client, &report.reachable).await
@@ -131,6 +165,12 @@ async fn find_fault<S: Subject>(
 pub(super) fn stale(report: &CheckReport) -> Option<Violation> {
     let what = || format!("{} to freed nodes", counted(report.stale_hints, "hint"));
     (report.stale_hints > 0).then(|| Violation::new("stale", what()))
+}
+
+/// Returns a violation if a transaction has left an intent, when all have ended or were swept.
+pub(super) fn unsettled(report: &CheckReport) -> Option<Violation> {
+    let remark = report.remarks.iter().find(|remark| remark.contains(UNSETTLED))?;
+    Some(Violation::new("unsettled", remark.clone()))
 }
 
 /// Returns the first violation that an audit of the pool finds, as far as this process can know the

@@ -144,7 +144,7 @@ impl Timeline {
 }
 
 /// A state of the key, as text.
-struct StateText(Option<u64>);
+pub(super) struct StateText(pub(super) Option<u64>);
 
 impl fmt::Display for StateText {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -156,7 +156,7 @@ impl fmt::Display for StateText {
 }
 
 /// An action, as text.
-struct ActionText(Action);
+pub(super) struct ActionText(pub(super) Action);
 
 impl fmt::Display for ActionText {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -173,7 +173,7 @@ impl fmt::Display for ActionText {
 }
 
 /// A result, as text.
-struct OutcomeText(Outcome);
+pub(super) struct OutcomeText(pub(super) Outcome);
 
 impl fmt::Display for OutcomeText {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {

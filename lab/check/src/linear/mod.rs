@@ -42,12 +42,14 @@
 //! it, for the longest one.
 
 mod explain;
+mod joint;
 mod keys;
 mod memo;
 mod prepared;
 mod search;
 
 pub use explain::explain;
+pub use joint::{Joint, Judgement};
 pub use keys::{KeyFailure, Report};
 
 use search::{Aim, End, Search};

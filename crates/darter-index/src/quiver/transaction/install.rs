@@ -125,12 +125,12 @@ impl<F: Fabric> Operation<'_, F> {
             _ => Ok(Attempt::Again),
         };
         match attempt {
-            Ok(Attempt::Done(_)) => Ok(Step::Installed(Box::new(installed))),
-            outcome => {
-                self.give_back(&installed);
-                outcome.map(|_| Step::Later)
-            }
+            Ok(Attempt::Done(_)) => return Ok(Step::Installed(Box::new(installed))),
+            // The new page may be linked.
+            Err(error) if !error.is_out_of_space() => return Err(error),
+            _ => self.give_back(&installed),
         }
+        attempt.map(|_| Step::Later)
     }
 
     /// Allocates an intent, and the leaf that replaces it if the transaction commits. Returns them

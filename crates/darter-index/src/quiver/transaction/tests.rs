@@ -429,3 +429,36 @@ fn a_transaction_that_only_reads_is_consistent_and_aborts_none() {
         [is_reading_over, is_writing_over]
     });
 }
+
+/// The connection is lost at each verb of a commit that makes the first page. The page may be
+/// linked although the client does not learn of it.
+#[test]
+fn a_commit_that_loses_its_connection_frees_nothing_that_is_linked() {
+    for verbs in 0.. {
+        let sim = Sim::new(1, 8 << 20);
+        let (pool, quiver) = process_on::<Quiver<Sim>>(&sim, OPTIONS(), &[]);
+        let cut_off = block_on(Pool::open(sim.process(1))).unwrap();
+        let other = block_on(Quiver::open(&mut cut_off.client().unwrap(), OPTIONS())).unwrap();
+        let _at_the_end = Unscheduled(sim.clone());
+        let (mut client, mut loses) = (pool.client().unwrap(), cut_off.client().unwrap());
+        let mut executor = Executor::new(&sim);
+        let accesses = [put_of(b"a", None, b"1"), put_of(b"b", None, b"2")];
+        let commit = executor.spawn(1, async {
+            let _ = other.commit(&mut loses, &accesses, 0).await;
+        });
+        let is_over = advance(&mut executor, commit, verbs, executes);
+        sim.process(1).cut(0);
+        finish(&mut executor, commit);
+        sim.process(1).heal(0);
+        drop(executor);
+        alone(&pool, async {
+            let both = [get(&quiver, &mut client, b"a").await, get(&quiver, &mut client, b"b").await];
+            let changed = [Some(b"1".to_vec()), Some(b"2".to_vec())];
+            assert!(both == changed || both == [None, None], "after {verbs} verbs: {both:?}");
+        });
+        verify_all(&sim, vec![(cut_off, loses), (pool, client)], &format!("after {verbs} verbs"));
+        if is_over {
+            return;
+        }
+    }
+}

@@ -6,6 +6,7 @@ use super::super::fixture::open_new;
 use super::super::op::Op;
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Promises, Subject};
+use super::super::transaction::{Role, Roles};
 use darter_fabric::block_on;
 use darter_index::checker::Situation;
 use darter_index::{
@@ -81,7 +82,10 @@ impl<const REMEMBERS: bool, const SKIPS: bool> Subject for OfQuiver<REMEMBERS, S
             all.push(skip().churning());
             all.push(tear());
         }
-        all
+        all.push(transfers());
+        all.push(transfers_apart());
+        all.push(moves());
+        all.into_iter().map(Scenario::transacting).collect()
     }
 
     fn refine(scenario: &mut Scenario, nodes: u8) {
@@ -281,4 +285,61 @@ fn strays() -> Scenario {
     const OPS: &[Op] = &[Op::Put(0), Op::Put(0), Op::Put(1), Op::Put(2), Op::Delete(0), Op::Scan(false)];
     let filler = [&b"one"[..], b"u", b"v"];
     Scenario::new("twins", [&b"other"[..], b"w", b"x"], &[]).with_filler(filler).doing("stray", OPS)
+}
+
+/// A transaction with these roles of the hot keys.
+const fn transact(first: Option<Role>, second: Option<Role>, third: Option<Role>) -> Op {
+    Op::Transact(Roles([first, second, third]))
+}
+
+const GET: Option<Role> = Some(Role::Get);
+const PUT: Option<Role> = Some(Role::Put);
+const DELETE: Option<Role> = Some(Role::Delete);
+const BLIND: Option<Role> = Some(Role::Blind);
+
+/// Transactions and other operations on the same two or three keys.
+const TRANSFERS: &[Op] = &[
+    transact(PUT, PUT, None),
+    transact(PUT, PUT, None),
+    transact(PUT, GET, None),
+    transact(GET, PUT, None),
+    transact(PUT, DELETE, PUT),
+    transact(BLIND, None, PUT),
+    Op::Put(0),
+    Op::Put(1),
+    Op::Delete(0),
+    Op::Get(0),
+    Op::Get(1),
+    Op::MultiGet,
+    Op::Scan(false),
+];
+
+/// Transactions of keys in one page.
+fn transfers() -> Scenario {
+    Scenario::new("plain", [b"a", b"b", b"c"], &[0, 1]).doing("transfer", TRANSFERS)
+}
+
+/// Transactions of keys in pages of different nodes.
+fn transfers_apart() -> Scenario {
+    ranges().doing("transfer", TRANSFERS)
+}
+
+/// Transactions in a page that other keys make grow and split, and that removals empty.
+fn moves() -> Scenario {
+    const OPS: &[Op] = &[
+        transact(PUT, PUT, None),
+        transact(PUT, None, PUT),
+        transact(DELETE, PUT, None),
+        transact(GET, DELETE, PUT),
+        Op::Insert(0),
+        Op::Insert(1),
+        Op::Insert(2),
+        Op::Delete(0),
+        Op::Delete(1),
+        Op::Delete(2),
+        Op::Get(0),
+        Op::Scan(false),
+        Op::Maintain,
+    ];
+    scenario::full("page", 3).doing("move", OPS).churning()
 }

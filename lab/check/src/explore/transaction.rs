@@ -1,0 +1,243 @@
+//! Transactions of a plan's clients: which keys they read and write, and how they are performed and
+//! recorded.
+
+use super::clients::{Identity, Recorder};
+use super::op::Op;
+use super::plan::Plan;
+use super::subject::Subject;
+use crate::dice::Dice;
+use crate::history::{Access, Action, Operation, Outcome as Told, Transaction};
+use darter_index::{Access as Asked, Commit, IndexError, OrderedIndex, Write};
+use darter_pool::Client;
+use darter_sim::Sim;
+use std::cell::RefCell;
+use std::fmt;
+use std::str::FromStr;
+
+/// Maximum number of keys of a transaction.
+pub(super) const KEYS_MAX: usize = 3;
+/// Times that a transaction is tried.
+const ATTEMPTS: u16 = 3;
+/// One run in this many has transactions, of the scenarios whose index has any.
+const RUNS_ONE_IN: u64 = 4;
+/// One operation in this many is then a transaction.
+const OPS_ONE_IN: u64 = 3;
+/// The distance between the values that the attempts of a transaction write to its keys: no client
+/// writes a value twice.
+const VALUES_STEP: u64 = 1_000_000;
+
+/// What a transaction does with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Reads it.
+    Get,
+    /// Reads and puts it.
+    Put,
+    /// Reads and removes it.
+    Delete,
+    /// Puts it without reading it.
+    Blind,
+}
+
+/// What a transaction does with each of a scenario's first hot keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roles(pub [Option<Role>; KEYS_MAX]);
+
+impl Roles {
+    /// Returns the keys that the transaction accesses.
+    fn keys(self) -> impl Iterator<Item = (usize, Role)> {
+        self.0.into_iter().enumerate().filter_map(|(key, role)| Some((key, role?)))
+    }
+
+    /// Returns the last of its keys.
+    pub(super) fn last_key(self) -> u8 {
+        self.keys().last().map_or(0, |(key, _)| key as u8)
+    }
+
+    /// Draws a transaction of two keys, or of three, that writes at least one; `hot` is the number
+    /// of keys.
+    fn draw(hot: usize, dice: &mut Dice) -> Self {
+        let hot = hot.min(KEYS_MAX);
+        let left_out = if hot < KEYS_MAX || dice.one_in(3) { hot } else { dice.below(hot as u64) as usize };
+        let mut roles = Self([None; KEYS_MAX]);
+        for (_, role) in roles.0[..hot].iter_mut().enumerate().filter(|(key, _)| *key != left_out) {
+            *role = Some(match dice.below(8) {
+                0..4 => Role::Put,
+                4..6 => Role::Get,
+                6 => Role::Delete,
+                _ => Role::Blind,
+            });
+        }
+        if roles.keys().all(|(_, role)| role == Role::Get)
+            && let Some(role) = roles.0.iter_mut().flatten().next()
+        {
+            *role = Role::Put;
+        }
+        roles
+    }
+}
+
+impl fmt::Display for Roles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for role in &self.0[..=usize::from(self.last_key())] {
+            f.write_str(match role {
+                Some(Role::Get) => "g",
+                Some(Role::Put) => "p",
+                Some(Role::Delete) => "d",
+                Some(Role::Blind) => "b",
+                None => "-",
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Roles {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut roles = Self([None; KEYS_MAX]);
+        for (key, letter) in text.chars().enumerate() {
+            *roles.0.get_mut(key).ok_or(())? = match letter {
+                'g' => Some(Role::Get),
+                'p' => Some(Role::Put),
+                'd' => Some(Role::Delete),
+                'b' => Some(Role::Blind),
+                '-' => None,
+                _ => return Err(()),
+            };
+        }
+        if roles.keys().next().is_some() { Ok(roles) } else { Err(()) }
+    }
+}
+
+/// Replaces some operations by transactions, in some of the runs of a scenario that has them. All
+/// other plans stay as they are.
+pub(super) fn mix_in(plan: &mut Plan, dice: &mut Dice) {
+    if plan.scenario.transacts && dice.one_in(RUNS_ONE_IN) {
+        let hot = plan.scenario.hot.len();
+        plan.clients.iter_mut().for_each(|ops| replace_some(ops, hot, dice));
+    }
+}
+
+/// Replaces some operations by transactions of `hot` keys.
+pub(super) fn replace_some(ops: &mut [Op], hot: usize, dice: &mut Dice) {
+    for op in ops.iter_mut().filter(|op| op.is_bounded()) {
+        if dice.one_in(OPS_ONE_IN) {
+            *op = Op::Transact(Roles::draw(hot, dice));
+        }
+    }
+}
+
+/// Whether a client of a plan commits transactions.
+pub(super) fn has_any(plan: &Plan) -> bool {
+    plan.clients.iter().flatten().any(|op| matches!(op, Op::Transact(_)))
+}
+
+/// A key of a transaction, with what it read there and will write.
+struct Part {
+    key: usize,
+    read: Option<Option<Vec<u8>>>,
+    write: Option<Option<u64>>,
+}
+
+/// Reads a transaction's keys, in their order, each by a search of its own.
+async fn read<S: Subject>(
+    identity: &Identity<'_>,
+    recorder: &RefCell<Recorder>,
+    index: &S::Index,
+    own: &mut Client<Sim>,
+    roles: Roles,
+    value: u64,
+) -> Result<Vec<Part>, IndexError> {
+    let scenario = identity.scenario;
+    let mut parts = Vec::with_capacity(KEYS_MAX);
+    for (key, role) in roles.keys() {
+        let mut found = None;
+        if role != Role::Blind {
+            let at = {
+                let mut recorder = recorder.borrow_mut();
+                let (client, invoked) = (identity.number, recorder.tick());
+                let (key, action) = (key as u32, Action::Get);
+                recorder.history.push(Operation { client, key, action, invoked, returned: None });
+                recorder.history.len() - 1
+            };
+            let bytes = index.get(own, &scenario.hot[key]).await?;
+            let mut recorder = recorder.borrow_mut();
+            let returned = recorder.tick();
+            let number = bytes.as_ref().map(|bytes| scenario.number(bytes));
+            recorder.history[at].returned = Some((returned, Told::Found(number)));
+            found = Some(bytes);
+        }
+        let write = match role {
+            Role::Get => None,
+            Role::Put | Role::Blind => Some(Some(value + VALUES_STEP * key as u64)),
+            Role::Delete => Some(None),
+        };
+        parts.push(Part { key, read: found, write });
+    }
+    parts.sort_by_key(|part| &scenario.hot[part.key]);
+    Ok(parts)
+}
+
+/// Commits what was read and is to be written, and records it.
+async fn commit<S: Subject>(
+    identity: &Identity<'_>,
+    recorder: &RefCell<Recorder>,
+    index: &S::Index,
+    own: &mut Client<Sim>,
+    (parts, begun, attempt): (&[Part], u64, u16),
+) -> Result<Commit, IndexError> {
+    let scenario = identity.scenario;
+    let bytes = |part: &Part| part.write.flatten().map(|number| scenario.value(number));
+    let written: Vec<Option<Vec<u8>>> = parts.iter().map(bytes).collect();
+    let asked: Vec<Asked<'_>> = (parts.iter().zip(&written))
+        .map(|(part, value)| Asked {
+            key: &scenario.hot[part.key],
+            read: part.read.as_ref().map(Option::as_deref),
+            write: part.write.map(|_| value.as_deref().map_or(Write::Remove, Write::Put)),
+        })
+        .collect();
+    let access = |part: &Part| Access {
+        key: part.key as u32,
+        read: part.read.as_ref().map(|bytes| bytes.as_ref().map(|bytes| scenario.number(bytes))),
+        write: part.write,
+    };
+    let at = {
+        let mut recorder = recorder.borrow_mut();
+        let (client, invoked) = (identity.number, recorder.tick());
+        let accesses = parts.iter().map(access).collect();
+        recorder.transactions.push(Transaction { client, accesses, begun, invoked, returned: None });
+        recorder.transactions.len() - 1
+    };
+    let outcome = index.commit(own, &asked, attempt).await;
+    let took_effect = match &outcome {
+        Ok(commit) => Some(*commit == Commit::Done),
+        Err(error) => error.is_out_of_space().then_some(false),
+    };
+    let mut recorder = recorder.borrow_mut();
+    let returned = recorder.tick();
+    recorder.transactions[at].returned = took_effect.map(|took_effect| (returned, took_effect));
+    outcome
+}
+
+/// Reads a transaction's keys and commits it, again after a conflict, a few times.
+pub(super) async fn transact<S: Subject>(
+    identity: &Identity<'_>,
+    recorder: &RefCell<Recorder>,
+    index: &S::Index,
+    own: &mut Client<Sim>,
+    roles: Roles,
+    value: u64,
+) -> Result<(), IndexError> {
+    for attempt in 0..ATTEMPTS {
+        let value = value + VALUES_STEP * (1 + KEYS_MAX as u64 * u64::from(attempt));
+        let begun = recorder.borrow_mut().tick();
+        let parts = read::<S>(identity, recorder, index, own, roles, value).await?;
+        let outcome = commit::<S>(identity, recorder, index, own, (&parts, begun, attempt)).await?;
+        if outcome == Commit::Done {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
