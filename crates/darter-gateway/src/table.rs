@@ -241,7 +241,7 @@ macro_rules! for_each_command {
                     "Ends a transaction without executing its commands", "";
                 Exec "exec" 1 [noscript loading stale skip_slowlog] (0 0 0) "1.2.0" => transactions::exec(call).await,
                     "Executes the commands since MULTI",
-                    "all at one moment, for all clients; elements that others add to a hash or a sorted set while it runs may be missed";
+                    "all at one moment, for all clients of all gateways; executed again after a conflict";
                 Multi "multi" 1 [noscript loading stale fast] (0 0 0) "1.2.0" => transactions::multi(call),
                     "Begins a transaction: the commands up to EXEC are executed together", "refused over DART";
                 Unwatch "unwatch" 1 [noscript loading stale fast] (0 0 0) "2.2.0" => transactions::unwatch(call),

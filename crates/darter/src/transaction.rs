@@ -99,6 +99,11 @@ impl Buffer {
         self.entries.get(place)?.known()
     }
 
+    /// The value that the transaction has read of a key.
+    pub(crate) fn read(&self, place: &[u8]) -> Option<&[u8]> {
+        self.entries.get(place)?.read.as_ref()?.as_deref()
+    }
+
     /// The keys of a range whose values the transaction knows, and these values.
     pub(crate) fn known_in<'b>(
         &'b self,

@@ -12,6 +12,7 @@ use crate::queue::{Mode, Queue, Watched};
 use crate::table::{Command, CommandId};
 use crate::turns;
 use darter::IndexError;
+use std::collections::BTreeSet;
 
 /// Most keys that a client watches.
 const WATCHED_MAX: usize = 10_000;
@@ -117,9 +118,11 @@ pub(super) async fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
     if queue.mode != Mode::Queuing {
         return Err(Fault::said("EXECABORT Transaction discarded because of previous errors."));
     }
+    let mut held: BTreeSet<_> = watched.iter().map(|watched| watched.key.clone()).collect();
     let (start, mut retries, mut attempt) = (call.reply.position(), Retries::default(), 0_u16);
     loop {
-        let run = execute(call, &queue, &watched, attempt).await;
+        let run = execute(call, &queue, &watched, &held, attempt).await;
+        held.extend(call.keys.unheld());
         call.keys.roll_back();
         match run? {
             Run::Committed => return Ok(()),
@@ -144,18 +147,13 @@ async fn execute(
     call: &mut Call<'_>,
     queue: &Queue,
     watched: &[Watched],
+    held: &BTreeSet<Vec<u8>>,
     attempt: u16,
 ) -> Result<Run, Fault> {
-    for Watched { key, .. } in watched {
-        call.keys.hold(key).await?;
-    }
-    call.keys.begin(attempt)?;
+    call.keys.begin(attempt, held).await?;
     for Watched { key, digest } in watched {
         if call.keys.digest(key).await? != *digest {
             return Ok(Run::Overtaken);
-        }
-        if !call.keys.is_held(key).await? {
-            return Ok(Run::Conflict);
         }
     }
     call.reply.array(queue.len());

@@ -148,7 +148,11 @@ pub(super) async fn is_empty(session: &mut Session, aggregate: &Aggregate) -> Re
         return Ok(!transaction::is_committed(session, aggregate.generation()).await?);
     }
     let Some(&family) = aggregate.kind.families().first() else { return Ok(false) };
-    Ok(session.scan_with(&aggregate.range(family), 1, |_, _| {}).await? == 0)
+    let is_empty = session.scan_with(&aggregate.range(family), 1, |_, _| {}).await? == 0;
+    if is_empty {
+        session.has_read_all(aggregate)?;
+    }
+    Ok(is_empty)
 }
 
 /// Writes a doubt into the head of a key, which writers leave there for `held_seconds`. Returns the

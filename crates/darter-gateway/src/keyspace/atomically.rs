@@ -1,27 +1,53 @@
 //! Transactions over any keys: between [`Keyspace::begin`] and [`Keyspace::commit`] all reads and
 //! changes belong to one transaction of the index.
 //!
+//! A transaction that has read all elements of a key must notice elements that other clients add. It
+//! therefore requires that the key's head was in doubt when it read it: a client that adds an
+//! element removes the doubt, and the commit finds that the head has changed. The first run of a
+//! transaction finds out which heads must be in doubt.
+//!
 //! Elements of a generation that a transaction ends are removed after its commit, so that removing
 //! a large hash takes one change.
 
 use super::aggregate::{bury, is_empty, mark};
-use super::{Aggregate, Head, Keyspace, Kind, session};
+use super::{Aggregate, Family, Head, Keyspace, Kind, place, session};
 use crate::fault::Fault;
 use darter::engine::Worker;
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::ops::{Deref, DerefMut};
 use std::sync::LazyLock;
 
-/// A connection to the pool, and the generations that its transaction in progress ends.
+/// A connection to the pool.
 #[derive(Debug)]
 pub(super) struct Session {
     worker: Worker,
+    /// The generations that the transaction in progress ends.
     pub(super) ended: Vec<Aggregate>,
+    /// The keys of which it has read all elements, though their heads were not in doubt.
+    unheld: BTreeSet<Vec<u8>>,
 }
 
 impl Session {
     pub(super) fn new(worker: Worker) -> Self {
-        Self { worker, ended: Vec::new() }
+        Self { worker, ended: Vec::new(), unheld: BTreeSet::new() }
+    }
+
+    /// Must be called when all elements of a range were read: a transaction in progress will notice
+    /// elements that other clients add, or will not commit.
+    pub(super) fn has_read_all(&mut self, aggregate: &Aggregate) -> Result<(), Fault> {
+        if self.is_in_transaction() {
+            let mut at = Vec::new();
+            place(&mut at, Family::Key, aggregate.key());
+            // Other clients cannot add to a generation that the transaction itself has begun.
+            if let Some(record) = self.worker.read_by_transaction(&at)?
+                && aggregate.is_of(record)
+                && without_doubt(aggregate.key(), record)?.is_some()
+            {
+                self.unheld.insert(aggregate.key().to_vec());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -50,11 +76,15 @@ fn without_doubt(key: &[u8], record: &[u8]) -> Result<Option<Aggregate>, Fault> 
 }
 
 impl Keyspace {
-    /// Begins a transaction that was run before this often.
+    /// Begins a transaction that was run before this often, and that reads all elements of the given
+    /// keys.
     ///
     /// # Errors
     /// The store's errors.
-    pub(crate) fn begin(&mut self, attempt: u16) -> Result<(), Fault> {
+    pub(crate) async fn begin(&mut self, attempt: u16, held: &BTreeSet<Vec<u8>>) -> Result<(), Fault> {
+        for key in held {
+            self.hold(key).await?;
+        }
         session(&mut self.session, &self.store)?.begin_transaction(attempt);
         Ok(())
     }
@@ -64,13 +94,18 @@ impl Keyspace {
         self.session.as_ref().is_some_and(|session| session.is_in_transaction())
     }
 
+    /// Returns the keys that the next run of the transaction must name when it begins.
+    pub(crate) fn unheld(&mut self) -> BTreeSet<Vec<u8>> {
+        self.session.as_mut().map(|session| std::mem::take(&mut session.unheld)).unwrap_or_default()
+    }
+
     /// Commits the transaction. Returns false if it must be run again.
     ///
     /// # Errors
     /// The store's errors.
     pub(crate) async fn commit(&mut self) -> Result<bool, Fault> {
         let session = session(&mut self.session, &self.store)?;
-        let is_done = session.commit_transaction().await?;
+        let is_done = session.unheld.is_empty() && session.commit_transaction().await?;
         let ended = std::mem::take(&mut session.ended);
         for aggregate in ended.iter().filter(|_| is_done) {
             // The walk removes what remains.
@@ -86,31 +121,19 @@ impl Keyspace {
         if let Some(session) = &mut self.session {
             session.roll_back();
             session.ended.clear();
+            session.unheld.clear();
         }
     }
 
-    /// Puts a key's head in doubt if the key has elements, before a transaction reads all of them:
-    /// a client that adds an element removes the doubt, which changes the head that the transaction
-    /// verifies. If another client changes the head at the same time, it may stay without a doubt.
-    ///
-    /// # Errors
-    /// The store's errors.
-    pub(crate) async fn hold(&mut self, key: &[u8]) -> Result<(), Fault> {
+    /// Puts a key's head in doubt if the key has elements. If another client changes the head at the
+    /// same time, it may stay without a doubt.
+    async fn hold(&mut self, key: &[u8]) -> Result<(), Fault> {
         let Some(record) = self.head_record(key).await? else { return Ok(()) };
         if let Some(aggregate) = without_doubt(key, &record)? {
             let session = session(&mut self.session, &self.store)?;
             mark(session, &aggregate, &record, self.now, 0).await?;
         }
         Ok(())
-    }
-
-    /// Returns whether the transaction will notice elements that other clients add to a key.
-    ///
-    /// # Errors
-    /// The store's errors.
-    pub(crate) async fn is_held(&mut self, key: &[u8]) -> Result<bool, Fault> {
-        let Some(record) = self.head_record(key).await? else { return Ok(true) };
-        Ok(without_doubt(key, &record)?.is_none())
     }
 
     /// Returns a digest of a key's type, expiry time and value with all elements; `None` if the key

@@ -4,6 +4,8 @@
 use crate::door::{Client, Door, Reply, index, request};
 use darter::IndexKind;
 use darter_gateway::GatewayOptions;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 fn error(reply: Reply) -> String {
@@ -259,6 +261,55 @@ fn transactions_of_many_clients_take_effect_one_after_the_other() {
         }
     });
     assert_eq!(doors[1].client().say("mget a b"), Reply::Array(vec![Reply::bulk("200"); 2]));
+}
+
+#[test]
+fn each_transaction_counts_the_elements_of_those_before_it() {
+    let Some(_) = open_with_transactions() else { return };
+    let (numbers, counts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    crowd(|client| {
+        for _ in 0..5 {
+            let number = numbers.fetch_add(1, Ordering::Relaxed);
+            let add = [format!("hset h {number} x"), format!("zadd z {number} {number}")];
+            let replies = transact(client, &["hlen h", &add[0], "zcard z", &add[1], "zcard z"]).array();
+            let [Reply::Integer(first), _, Reply::Integer(second), _, Reply::Integer(third)] = replies[..]
+            else {
+                panic!("{replies:?}")
+            };
+            assert_eq!((first, first + 1), (second, third));
+            counts.lock().unwrap().push(first);
+        }
+    });
+    let mut counts = counts.into_inner().unwrap();
+    counts.sort_unstable();
+    assert_eq!(counts, (0..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_transaction_removes_no_acknowledged_element_that_it_has_not_counted() {
+    let Some(_) = open_with_transactions() else { return };
+    let (numbers, counted) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let count = |client: &mut Client| {
+        let replies = transact(client, &["hlen h", "zcard z", "del h", "del z"]).array();
+        let [Reply::Integer(fields), Reply::Integer(members), ..] = replies[..] else {
+            panic!("{replies:?}")
+        };
+        counted.fetch_add((fields + members) as usize, Ordering::Relaxed);
+    };
+    let doors = crowd(|client| {
+        for _ in 0..20 {
+            let number = numbers.fetch_add(1, Ordering::Relaxed);
+            if number % 5 == 0 {
+                count(client);
+            } else {
+                client.say(&format!("hset h {number} x"));
+                client.say(&format!("zadd z 1 {number}"));
+            }
+        }
+    });
+    count(&mut doors[0].client());
+    // An element may be counted twice: once in the generation that a transaction removed.
+    assert!(counted.into_inner() >= 2 * 20 * 20 / 5 * 4);
 }
 
 #[test]

@@ -183,6 +183,29 @@ impl Worker {
         }
     }
 
+    /// Returns the value that the transaction has read of a key from the index, whatever it has
+    /// stored since; `None` if the key was absent or is not read yet.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # use darter::engine::{Engine, KeySpace};
+    /// store.put("pear", "green")?;
+    /// let mut worker = store.worker_in(KeySpace::Program)?;
+    /// worker.begin_transaction(0);
+    /// darter::block_on(worker.insert("pear", "ripe"))?;
+    /// assert_eq!(worker.read_by_transaction("pear")?, Some(&b"green"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if the key is too long.
+    pub fn read_by_transaction(&mut self, key: impl AsRef<[u8]>) -> Result<Option<&[u8]>, Error> {
+        let place = self.place_of(key.as_ref())?;
+        Ok(self.transaction.as_ref().and_then(|overlay| overlay.buffer.read(&place)))
+    }
+
     fn overlay(&mut self) -> &mut Overlay {
         self.transaction.as_mut().unwrap_or_else(|| outside())
     }
