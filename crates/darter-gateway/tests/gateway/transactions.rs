@@ -209,7 +209,7 @@ fn exec_executes_nothing_if_a_watched_key_has_changed() {
     client.say("watch s");
     std::thread::sleep(Duration::from_millis(60));
     assert_eq!(transact(&mut client, &["set ran 1"]), Reply::Null);
-    // One that nobody changes has not, nor one that the client itself has only read.
+    // An unchanged key has not, even if the client itself has read it.
     client.say("watch h z");
     client.say("hgetall h");
     assert_eq!(transact(&mut client, &["hset h x 1", "zadd z 5 x"]).array().len(), 2);
