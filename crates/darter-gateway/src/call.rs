@@ -25,7 +25,7 @@ pub(super) struct Client {
     /// The commands since `MULTI`.
     pub queue: Option<Box<Queue>>,
     /// The watched keys.
-    pub watched: Vec<Watched>,
+    pub watched: Watched,
 }
 
 impl Client {
@@ -38,7 +38,7 @@ impl Client {
 
     /// Returns the bytes that a transaction in progress and the watched keys hold.
     pub(super) fn held_bytes(&self) -> usize {
-        let watched: usize = self.watched.iter().map(|watched| watched.key.capacity()).sum();
+        let watched: usize = self.watched.keys().map(Vec::capacity).sum();
         watched + self.queue.as_ref().map_or(0, |queue| queue.buffer_bytes())
     }
 }

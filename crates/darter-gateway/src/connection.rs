@@ -13,6 +13,7 @@ use super::clients::ClientInfo;
 use super::clock::WallClock;
 use super::commands;
 use super::pipeline::Pipeline;
+use super::queue::Watched;
 use super::reply::Reply;
 use super::request::Parser;
 use super::state::LogLine;
@@ -114,7 +115,7 @@ impl Connection {
                 is_resp3: false,
                 is_closing: false,
                 queue: None,
-                watched: Vec::new(),
+                watched: Watched::new(),
             },
             parser,
             inbox: Inbox::default(),

@@ -2,6 +2,7 @@
 
 use super::request::{Arguments, Span};
 use super::table::Command;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Most commands that wait for `EXEC`.
@@ -37,14 +38,9 @@ struct Request {
     bytes: Range<usize>,
 }
 
-/// A watched key, and the digest of its value.
-#[derive(Debug)]
-pub(super) struct Watched {
-    /// The key.
-    pub key: Vec<u8>,
-    /// The digest when `WATCH` read the key; `None` if the key was absent.
-    pub digest: Option<u64>,
-}
+/// The watched keys, and the digests of their values when `WATCH` read them; `None` if the key was
+/// absent.
+pub(super) type Watched = BTreeMap<Vec<u8>, Option<u64>>;
 
 impl Queue {
     /// Begins a transaction.

@@ -118,7 +118,7 @@ pub(super) async fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
     if queue.mode != Mode::Queuing {
         return Err(Fault::said("EXECABORT Transaction discarded because of previous errors."));
     }
-    let mut held: BTreeSet<_> = watched.iter().map(|watched| watched.key.clone()).collect();
+    let mut held: BTreeSet<_> = watched.keys().cloned().collect();
     let (start, mut retries, mut attempt) = (call.reply.position(), Retries::default(), 0_u16);
     loop {
         let run = execute(call, &queue, &watched, &held, attempt).await;
@@ -146,12 +146,12 @@ pub(super) async fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
 async fn execute(
     call: &mut Call<'_>,
     queue: &Queue,
-    watched: &[Watched],
+    watched: &Watched,
     held: &BTreeSet<Vec<u8>>,
     attempt: u16,
 ) -> Result<Run, Fault> {
     call.keys.begin(attempt, held).await?;
-    for Watched { key, digest } in watched {
+    for (key, digest) in watched {
         if call.keys.digest(key).await? != *digest {
             return Ok(Run::Overtaken);
         }
@@ -190,7 +190,7 @@ pub(super) fn discard(call: &mut Call<'_>) -> Result<(), Fault> {
     if call.client.queue.take().is_none() {
         return Err(Fault::said("ERR DISCARD without MULTI"));
     }
-    call.client.watched = Vec::new();
+    call.client.watched.clear();
     call.reply.ok();
     Ok(())
 }
@@ -202,15 +202,15 @@ pub(super) async fn watch(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     supported(call, "WATCH")?;
     for key in call.args.from(1) {
-        if call.client.watched.iter().any(|watched| watched.key == key) {
+        turns::worked().await;
+        if call.client.watched.contains_key(key) {
             continue;
         }
         if call.client.watched.len() == WATCHED_MAX {
             return Err(Fault::said("ERR too many watched keys; nothing more is watched"));
         }
         let digest = call.keys.digest(key).await?;
-        call.client.watched.push(Watched { key: key.to_vec(), digest });
-        turns::worked().await;
+        call.client.watched.insert(key.to_vec(), digest);
     }
     call.reply.ok();
     Ok(())
@@ -219,7 +219,7 @@ pub(super) async fn watch(call: &mut Call<'_>) -> Result<(), Fault> {
 /// `UNWATCH`.
 pub(super) fn unwatch(call: &mut Call<'_>) -> Result<(), Fault> {
     supported(call, "UNWATCH")?;
-    call.client.watched = Vec::new();
+    call.client.watched.clear();
     call.reply.ok();
     Ok(())
 }
