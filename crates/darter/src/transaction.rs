@@ -10,6 +10,7 @@ use crate::{Change, Error};
 use darter_index::{Access, Commit, Write};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Bound;
 
 /// Times that a transaction is run before its conflict is reported.
 const RUNS_MAX: u16 = 1000;
@@ -48,10 +49,18 @@ pub enum TransactionError {
         /// The largest possible number.
         max: usize,
     },
+    /// The transaction of a worker has too many bytes.
+    #[error("transaction of {bytes} bytes: at most {max} are possible; split it")]
+    TooManyBytes {
+        /// The bytes of its keys and values.
+        bytes: usize,
+        /// The largest possible number.
+        max: usize,
+    },
 }
 
 /// The largest number of keys of a transaction.
-const KEYS_MAX: usize = 100_000;
+pub(crate) const KEYS_MAX: usize = 100_000;
 
 /// A key's value; `None` if the key is absent.
 type Value = Option<Vec<u8>>;
@@ -77,11 +86,36 @@ fn pause(attempt: u16) -> u64 {
     RandomState::new().hash_one(attempt) % (1 << attempt.min(DOUBLINGS_MAX))
 }
 
+impl Entry {
+    /// The value that the transaction sees, if it knows one.
+    fn known(&self) -> Option<&Value> {
+        self.write.as_ref().or(self.read.as_ref())
+    }
+}
+
 impl Buffer {
     /// The value that the transaction sees under a key whose value it knows.
-    fn known(&self, place: &[u8]) -> Option<&Value> {
-        let entry = self.entries.get(place)?;
-        entry.write.as_ref().or(entry.read.as_ref())
+    pub(crate) fn known(&self, place: &[u8]) -> Option<&Value> {
+        self.entries.get(place)?.known()
+    }
+
+    /// The value that the transaction has read of a key.
+    pub(crate) fn read(&self, place: &[u8]) -> Option<&[u8]> {
+        self.entries.get(place)?.read.as_ref()?.as_deref()
+    }
+
+    /// The keys of a range whose values the transaction knows, and these values.
+    pub(crate) fn known_in<'b>(
+        &'b self,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> impl DoubleEndedIterator<Item = (&'b [u8], Option<&'b [u8]>)> + use<'b> {
+        let entries = self.entries.range::<[u8], _>(bounds);
+        entries.filter_map(|(place, entry)| Some((place.as_slice(), entry.known()?.as_deref())))
+    }
+
+    /// Begins a transaction that was run before this often.
+    pub(crate) fn of_attempt(attempt: u16) -> Self {
+        Self { entries: BTreeMap::new(), attempt }
     }
 
     /// Prepares another run after a conflict.
@@ -91,12 +125,17 @@ impl Buffer {
         if self.attempt < RUNS_MAX { Ok(()) } else { Err(TransactionError::Conflict.into()) }
     }
 
-    fn note_read(&mut self, place: Vec<u8>, value: Value) {
+    pub(crate) fn note_read(&mut self, place: Vec<u8>, value: Value) {
         self.entries.entry(place).or_default().read = Some(value);
     }
 
-    fn write(&mut self, place: Vec<u8>, value: Value) -> Result<(), Error> {
+    pub(crate) fn write(&mut self, place: Vec<u8>, value: Value) -> Result<(), Error> {
         self.entries.entry(place).or_default().write = Some(value);
+        self.check_size()
+    }
+
+    /// Fails if there are too many keys.
+    pub(crate) fn check_size(&self) -> Result<(), Error> {
         let keys = self.entries.len();
         if keys > KEYS_MAX {
             return Err(TransactionError::TooLarge { keys, max: KEYS_MAX }.into());
@@ -170,7 +209,7 @@ impl Worker {
     }
 
     /// Commits. Returns false if there was a conflict.
-    async fn commit(&mut self, buffer: &Buffer) -> Result<bool, Error> {
+    pub(crate) async fn commit(&mut self, buffer: &Buffer) -> Result<bool, Error> {
         if buffer.is_trivial() {
             return Ok(true);
         }
