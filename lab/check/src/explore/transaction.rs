@@ -134,11 +134,16 @@ pub(super) fn has_any(plan: &Plan) -> bool {
     plan.clients.iter().flatten().any(|op| matches!(op, Op::Transact(_)))
 }
 
-/// A key of a transaction, with what it read there and will write.
+/// The bytes of a value; `None` if the key is absent.
+type Bytes = Option<Vec<u8>>;
+/// The number of a value; `None` if the key is absent.
+type Number = Option<u64>;
+
+/// A key of a transaction, with the value that it read there and the one that it will write.
 struct Part {
     key: usize,
-    read: Option<Option<Vec<u8>>>,
-    write: Option<Option<u64>>,
+    read: Option<Bytes>,
+    write: Option<Number>,
 }
 
 /// Reads a transaction's keys, in their order, each by a search of its own.

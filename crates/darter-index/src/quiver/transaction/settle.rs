@@ -24,8 +24,8 @@ struct Settled {
 
 impl<F: Fabric> Operation<'_, F> {
     /// Replaces the intents of a decided transaction by their outcomes, and retires its status
-    /// word. If there is no room for the values from before an aborted transaction, their intents
-    /// and the status word stay.
+    /// word. If there is no room for the values from before an aborted transaction, or to replace the
+    /// page of an intent that is sealed, these intents and the status word stay.
     pub(super) async fn settle(&mut self, mut own: Own<'_>) -> Result<()> {
         let mut left = std::mem::take(&mut own.installed);
         if own.status.state == State::Aborted {
@@ -39,7 +39,7 @@ impl<F: Fabric> Operation<'_, F> {
                 break;
             }
             let rest = left.split_off(left.len().min(CHUNK));
-            let (located, later) = self.locate(&own, left).await?;
+            let (located, later) = self.locate(&own, left, &mut settled).await?;
             let lost = self.settle_some(&own, located, &mut settled).await?;
             left = later.into_iter().chain(lost).chain(rest).collect();
         }
@@ -68,6 +68,7 @@ impl<F: Fabric> Operation<'_, F> {
         &mut self,
         own: &Own<'_>,
         installed: Vec<Installed>,
+        settled: &mut Settled,
     ) -> Result<(Vec<(Installed, Place)>, Vec<Installed>)> {
         let (mut located, mut unknown, mut later) = (Vec::new(), Vec::new(), Vec::new());
         for mut one in installed {
@@ -83,8 +84,8 @@ impl<F: Fabric> Operation<'_, F> {
             let key = own.accesses[number].key;
             match end {
                 End::Sealed { .. } => {
-                    self.help_above(key).await?;
-                    later.push(one);
+                    let helped = self.help_above(key).await;
+                    later.extend(self.after_help(helped, one, settled)?);
                 }
                 End::Page(found)
                     if intent_in(&found.spot)?.is_some_and(|intent| Some(intent.status) == own.at) =>
@@ -92,14 +93,33 @@ impl<F: Fabric> Operation<'_, F> {
                     if let Some(place) = place_of(self.shared.keys, key, &found) {
                         located.push((one, place));
                     } else {
-                        self.make_room(key, found).await?;
-                        later.push(one);
+                        let helped = self.make_room(key, found).await.map(drop);
+                        later.extend(self.after_help(helped, one, settled)?);
                     }
                 }
                 _ => self.free_after(&mut one),
             }
         }
         Ok((located, later))
+    }
+
+    /// Returns an intent that has to be searched for again, because its page or node has been
+    /// replaced. If there was no room for that, the intent stays: the transaction is decided, so
+    /// this is not an error.
+    fn after_help(
+        &mut self,
+        helped: Result<()>,
+        mut one: Installed,
+        settled: &mut Settled,
+    ) -> Result<Option<Installed>> {
+        match helped {
+            Err(error) if error.is_out_of_space() => {
+                self.free_after(&mut one);
+                settled.stays = true;
+                Ok(None)
+            }
+            helped => helped.map(|()| Some(one)),
+        }
     }
 
     /// Settles keys whose intents are in these places. Returns the intents that were not there.
