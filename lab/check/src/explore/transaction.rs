@@ -54,8 +54,7 @@ impl Roles {
         self.keys().last().map_or(0, |(key, _)| key as u8)
     }
 
-    /// Draws a transaction of two keys, or of three, that writes at least one; `hot` is the number
-    /// of keys.
+    /// Draws a transaction of two keys, or of three; `hot` is the number of keys. Some only read.
     fn draw(hot: usize, dice: &mut Dice) -> Self {
         let hot = hot.min(KEYS_MAX);
         let left_out = if hot < KEYS_MAX || dice.one_in(3) { hot } else { dice.below(hot as u64) as usize };
@@ -67,11 +66,6 @@ impl Roles {
                 6 => Role::Delete,
                 _ => Role::Blind,
             });
-        }
-        if roles.keys().all(|(_, role)| role == Role::Get)
-            && let Some(role) = roles.0.iter_mut().flatten().next()
-        {
-            *role = Role::Put;
         }
         roles
     }
