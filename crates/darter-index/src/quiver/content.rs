@@ -3,7 +3,9 @@
 use super::nibble::{EdgeRange, common, edge, identity_of, nibbles};
 use super::page::{FIXED_WORDS, IDENTITY_AT, PageRef, Shape, image_in, standing_whole, verify_word};
 use super::pair::{INLINE_WORDS_MAX, Pair};
+use super::situations;
 use super::word::{Print, State, Word};
+use crate::checker::note;
 use crate::ordered::KEY_BYTES_MAX;
 use crate::radix::leaf;
 use crate::radix::prefix_hash::HashKeys;
@@ -148,6 +150,9 @@ impl Content {
                 return Err(IndexError::corrupt(leaf.addr, "leaf longer than its size class"));
             }
             if header + key + value <= words.len() * 8 {
+                if leaf::is_intent(words) {
+                    note(situations::INTENT_MOVED);
+                }
                 // An intent stays a leaf: its value is not the key's.
                 let image = (!leaf::is_intent(words)).then(|| leaf::image_of(words, key, value));
                 let key = leaf::parse(leaf.addr, words)?.key.to_vec();

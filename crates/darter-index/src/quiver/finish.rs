@@ -9,7 +9,9 @@ use super::node::{self, Content};
 use super::operation::Operation;
 use super::page::PageRef;
 use super::parent_slot::ParentSlot;
+use super::situations;
 use crate::Result;
+use crate::checker::note;
 use crate::radix::{TURNS_MAX, no_progress};
 use darter_fabric::{Fabric, OpKind};
 use darter_pool::Client;
@@ -80,7 +82,10 @@ impl<F: Fabric> Operation<'_, F> {
                 return Ok(true);
             }
             if let Some(settled) = &mut settled {
-                **settled |= self.settle_page(&shape, &page_words).await?;
+                if self.settle_page(&shape, &page_words).await? {
+                    note(situations::INTENT_SWEPT);
+                    **settled = true;
+                }
             }
         }
         Ok(false)

@@ -60,6 +60,10 @@ crate::situations! {
     INTENT_AWAITED = "IntentAwaited";
     /// A transaction that only read was committed without a write.
     READS_VERIFIED = "ReadsVerified";
+    /// A page with an intent was replaced.
+    INTENT_MOVED = "IntentMoved";
+    /// A sweep settled the intents of a page.
+    INTENT_SWEPT = "IntentSwept";
     /// A transaction found another value than it had read.
     TRANSACTION_CONFLICT = "TransactionConflict";
     /// A remembered word with a leaf was stale.

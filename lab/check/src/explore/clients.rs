@@ -285,7 +285,6 @@ pub(super) async fn client<S: Subject>(
             let invoked = recorder.tick();
             // Other clients append to the history while the operation runs.
             let mine = recorder.history.len()..recorder.history.len() + asked.len();
-            // Operations without keys, and transactions, record nothing yet.
             recorder.fresh[me] = !asked.is_empty();
             recorder.operations[me] = Some(op);
             recorder.history.extend(asked.into_iter().map(|(key, action)| Operation {

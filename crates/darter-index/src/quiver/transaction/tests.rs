@@ -462,3 +462,51 @@ fn a_commit_that_loses_its_connection_frees_nothing_that_is_linked() {
         }
     }
 }
+
+/// A client finds no memory at any moment of a commit, while another one has begun to replace the
+/// page of a key: if the commit reports that, nothing has changed.
+#[test]
+fn a_commit_without_memory_changes_nothing_or_succeeds() {
+    let mut refused = 0;
+    each_pair_of_stops(|stops| {
+        let sim = Sim::new(1, 8 << 20);
+        let (pool, quiver, second, other) = two_processes(&sim);
+        let _at_the_end = Unscheduled(sim.clone());
+        let (mut client, mut poor) = (pool.client().unwrap(), second.client().unwrap());
+        let (changes, mut outcome) = (CHANGES(), None);
+        let mut executor = Executor::new(&sim);
+        let commit = executor.spawn(1, async {
+            outcome = Some(other.commit(&mut poor, &changes, 0).await);
+        });
+        let is_over = advance(&mut executor, commit, stops[0], executes);
+        let fills = executor.spawn(0, async {
+            for key in [b"\x61", b"\x62", b"\x63"] {
+                quiver.put(&mut client, key, b"more", Condition::Always).await.unwrap();
+            }
+        });
+        let is_filled = advance(&mut executor, fills, stops[1], executes);
+        sim.process(1).refuse_allocation(Some(0));
+        finish(&mut executor, commit);
+        sim.process(1).refuse_allocation(None);
+        finish(&mut executor, fills);
+        drop(executor);
+        let is_done = match outcome {
+            Some(Ok(Commit::Done)) => true,
+            Some(Ok(Commit::Conflict)) | None => {
+                panic!("after {stops:?}: no other client has any of the keys")
+            }
+            Some(Err(error)) => {
+                assert!(error.is_out_of_space(), "after {stops:?}: {error}");
+                refused += 1;
+                false
+            }
+        };
+        alone(&pool, async {
+            let seen = values(&quiver, &mut client).await;
+            assert_eq!(has_committed(&seen), is_done, "after {stops:?}");
+        });
+        verify_all(&sim, vec![(second, poor), (pool, client)], &format!("after {stops:?}"));
+        [is_over, is_filled]
+    });
+    assert!(refused > 10, "{refused}");
+}
