@@ -5,6 +5,7 @@ use super::clients::ClientInfo;
 use super::fault::{Fault, NO_INTEGER};
 use super::keyspace::Keyspace;
 use super::number;
+use super::queue::{Mode, Queue, Watched};
 use super::reply::Reply;
 use super::request::Arguments;
 use super::state::GatewayState;
@@ -12,7 +13,6 @@ use std::sync::Arc;
 
 /// The state of a client between two requests.
 #[derive(Debug)]
-#[allow(clippy::struct_excessive_bools)] // switches, most of which go together
 pub(super) struct Client {
     /// The information that other clients can request about it.
     pub info: Arc<ClientInfo>,
@@ -22,8 +22,25 @@ pub(super) struct Client {
     pub is_resp3: bool,
     /// No further requests are read; the replies so far are still sent.
     pub is_closing: bool,
-    /// A `MULTI` was refused: nothing is executed until `EXEC` or `DISCARD`.
-    pub is_refusing: bool,
+    /// The commands since `MULTI`.
+    pub queue: Option<Box<Queue>>,
+    /// The watched keys.
+    pub watched: Watched,
+}
+
+impl Client {
+    /// Marks a transaction in progress as one in which a command was refused.
+    pub(super) fn abort(&mut self) {
+        if let Some(queue) = self.queue.as_mut().filter(|queue| queue.mode == Mode::Queuing) {
+            queue.mode = Mode::Aborted;
+        }
+    }
+
+    /// Returns the bytes that a transaction in progress and the watched keys hold.
+    pub(super) fn held_bytes(&self) -> usize {
+        let watched: usize = self.watched.keys().map(Vec::capacity).sum();
+        watched + self.queue.as_ref().map_or(0, |queue| queue.buffer_bytes())
+    }
 }
 
 /// A request, and everything needed to execute it.

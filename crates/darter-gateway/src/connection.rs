@@ -13,6 +13,7 @@ use super::clients::ClientInfo;
 use super::clock::WallClock;
 use super::commands;
 use super::pipeline::Pipeline;
+use super::queue::Watched;
 use super::reply::Reply;
 use super::request::Parser;
 use super::state::LogLine;
@@ -108,7 +109,14 @@ impl Connection {
             stream,
             channel,
             worker,
-            client: Client { info, is_trusted, is_resp3: false, is_closing: false, is_refusing: false },
+            client: Client {
+                info,
+                is_trusted,
+                is_resp3: false,
+                is_closing: false,
+                queue: None,
+                watched: Watched::new(),
+            },
             parser,
             inbox: Inbox::default(),
             outbox: Outbox::default(),
@@ -276,7 +284,10 @@ impl Connection {
     /// Updates the bytes counted for all clients together: the size of the buffers, not only of
     /// their contents.
     fn count(&mut self) -> io::Result<()> {
-        let now = self.inbox.buffer_bytes() + self.parser.buffer_bytes() + self.outbox.buffer_bytes();
+        let now = self.inbox.buffer_bytes()
+            + self.parser.buffer_bytes()
+            + self.outbox.buffer_bytes()
+            + self.client.held_bytes();
         self.client.info.holds(&self.inbox, &self.outbox, now);
         let options = &self.worker.shared.options;
         let is_too_much = self.inbox.arrived().len() > options.input_bytes_max;
@@ -358,6 +369,7 @@ impl Connection {
                 let fault = argument_too_long(bytes, worker.shared.argument_bytes_max);
                 reply.error(&fault.text());
                 worker.shared.note(&fault);
+                self.client.abort();
             }
             if args.is_empty() {
                 continue;

@@ -27,6 +27,7 @@ mod number;
 mod options;
 mod pace;
 mod pipeline;
+mod queue;
 mod reply;
 mod request;
 mod score;

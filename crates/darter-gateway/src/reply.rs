@@ -21,6 +21,11 @@ impl<'o> Reply<'o> {
         Self { start: out.len(), out, is_resp3 }
     }
 
+    /// Returns a writer for a part of this reply, at its end.
+    pub(super) fn again(&mut self) -> Reply<'_> {
+        Reply { out: &mut *self.out, start: self.start, is_resp3: self.is_resp3 }
+    }
+
     /// Switches to RESP3, or back to RESP2.
     pub(super) fn speak_resp3(&mut self, yes: bool) {
         self.is_resp3 = yes;

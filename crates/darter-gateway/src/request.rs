@@ -54,8 +54,8 @@ pub enum Step {
 /// The range of an argument.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    from: u32,
-    to: u32,
+    pub from: u32,
+    pub to: u32,
 }
 
 /// The position of the parser in the received bytes.

@@ -7,7 +7,7 @@ use super::request::BULK_BYTES_MAX;
 use super::slow::SlowLog;
 use super::statistics::{Baseline, Counts, Since, Sums, ThreadCounts};
 use darter::Store;
-use darter::engine::Engine;
+use darter::engine::{Engine, OrderedIndex};
 use darter_fabric::Fabric;
 use darter_telemetry::descriptors;
 use darter_telemetry::log_limit::{LogKind, LogLimiter};
@@ -33,6 +33,8 @@ pub(super) struct GatewayState {
     base: Mutex<Baseline>,
     log: Mutex<LogLimiter<LogLine>>,
     pub(super) since: Instant,
+    /// Whether the pool's index has transactions.
+    pub(super) has_transactions: bool,
     /// The longest accepted argument, in bytes: the largest value of the pool.
     pub(super) argument_bytes_max: usize,
     /// Bytes of the buffers of requests and replies that are waiting.
@@ -114,6 +116,7 @@ impl GatewayState {
             base: Mutex::default(),
             log: Mutex::new(LogLimiter::new(Instant::now())),
             argument_bytes_max: value_bytes_max(&store).min(BULK_BYTES_MAX),
+            has_transactions: store.index().name() != "dart",
             options,
             store,
             joins_logged: AtomicU64::new(0),

@@ -33,6 +33,8 @@ pub(super) enum Ending {
     Failed,
     /// It did not run.
     Rejected,
+    /// It waits for `EXEC`, and is not counted.
+    Queued,
 }
 
 /// The counts of one thread.
@@ -81,6 +83,7 @@ impl ThreadCounts {
             Ending::Rejected => return rejected.add(1),
             Ending::Failed => failed.add(1),
             Ending::Done => {}
+            Ending::Queued => return,
         }
         self.commands[at].add(1);
         total.add(nanos);

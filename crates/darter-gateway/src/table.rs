@@ -238,15 +238,17 @@ macro_rules! for_each_command {
             }
             "transactions" {
                 Discard "discard" 1 [noscript loading stale fast] (0 0 0) "2.0.0" => transactions::discard(call),
-                    "Ends a refused MULTI", "";
-                Exec "exec" 1 [noscript loading stale skip_slowlog] (0 0 0) "1.2.0" => transactions::exec(call),
-                    "Ends a refused MULTI, and fails with EXECABORT", "";
+                    "Ends a transaction without executing its commands", "";
+                Exec "exec" 1 [noscript loading stale skip_slowlog] (0 0 0) "1.2.0" => transactions::exec(call).await,
+                    "Executes the commands since MULTI",
+                    "all at one moment, for all clients of all gateways; executed again after a conflict";
                 Multi "multi" 1 [noscript loading stale fast] (0 0 0) "1.2.0" => transactions::multi(call),
-                    "Refused; nothing is executed until EXEC or DISCARD", "refused";
-                Unwatch "unwatch" 1 [noscript loading stale fast] (0 0 0) "2.2.0" => transactions::unwatch(),
-                    "Refused", "refused";
-                Watch "watch" -2 [noscript loading stale fast] (1 -1 1) "2.2.0" => transactions::watch(call),
-                    "Refused", "refused";
+                    "Begins a transaction: the commands up to EXEC are executed together", "refused over DART";
+                Unwatch "unwatch" 1 [noscript loading stale fast] (0 0 0) "2.2.0" => transactions::unwatch(call),
+                    "Forgets the watched keys", "";
+                Watch "watch" -2 [noscript loading stale fast] (1 -1 1) "2.2.0" => transactions::watch(call).await,
+                    "Lets the next EXEC execute nothing if a key has changed by then",
+                    "through every gateway; compares values; takes time linear in the number of elements; refused over DART";
             }
             "connection" {
                 Auth "auth" -2 [noscript loading stale fast no_auth] (0 0 0) "1.0.0" => connection::auth(call),

@@ -38,6 +38,57 @@ fn count_visit(store: &Store, page: &str) -> Result<u64, Error> {
     Ok(count)
 }
 
+fn transfer(store: &Store, from: &str, to: &str, sum: u64) -> Result<bool, Error> {
+    let amount =
+        |bytes: Option<Vec<u8>>| bytes.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
+    store.transact(|tx| {
+        let rest = amount(tx.get(from)?).checked_sub(sum);
+        let Some(rest) = rest else { return Ok(false) };
+        let raised = amount(tx.get(to)?) + sum;
+        tx.put(from, rest.to_be_bytes())?;
+        tx.put(to, raised.to_be_bytes())?;
+        Ok(true)
+    })
+}
+
+/// Registers a user under an address that no other user has.
+fn register(
+    users: &Table<u64, String>,
+    by_address: &Table<String, u64>,
+    store: &Store,
+    id: u64,
+    address: &str,
+) -> Result<bool, Error> {
+    store.transact(|tx| {
+        if tx.table(by_address).get(address)?.is_some() {
+            return Ok(false);
+        }
+        if let Some(old) = tx.table(users).get(&id)? {
+            tx.table(by_address).remove(old.as_str())?;
+        }
+        tx.table(users).put(&id, &address.to_owned())?;
+        tx.table(by_address).put(address, &id)?;
+        Ok(true)
+    })
+}
+
+fn exactly_once(store: &Store) -> Result<(), Error> {
+    store.put("job/1", "4711")?;
+    // Several workers may run this loop, and any of them may be killed: each result is stored once.
+    while let Some(job) = store.prefix("job/").limit(1).next() {
+        let (key, value) = job?;
+        let result = value.len().to_string();
+        store.transact(|tx| {
+            if tx.remove(&key)?.is_some() {
+                tx.put([b"done/", &key[..]].concat(), result.clone())?;
+            }
+            Ok(())
+        })?;
+    }
+    assert_eq!(store.get("done/job/1")?, Some(b"4".to_vec()));
+    Ok(())
+}
+
 fn work_queue(store: &Store) -> Result<(), Error> {
     let session = store.session()?;
     for job in 0..3_u64 {
@@ -195,6 +246,13 @@ fn main() -> Result<(), Error> {
     let store = open()?;
     conditions(&store)?;
     assert_eq!((count_visit(&store, "index")?, count_visit(&store, "index")?), (1, 2));
+    let bank = Store::open("mem:16M")?;
+    bank.put_many(&[("alice", 10_u64.to_be_bytes()), ("bob", 0_u64.to_be_bytes())])?;
+    assert!(transfer(&bank, "alice", "bob", 7)? && !transfer(&bank, "alice", "bob", 7)?);
+    let (users, by_address) = (bank.table("users")?, bank.table("addresses")?);
+    assert!(register(&users, &by_address, &bank, 1, "ada@example.org")?);
+    assert!(!register(&users, &by_address, &bank, 2, "ada@example.org")?);
+    exactly_once(&bank)?;
     work_queue(&store)?;
     many_keys(&store)?;
     typed_tables(&store)?;

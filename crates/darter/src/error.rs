@@ -133,6 +133,9 @@ pub enum Error {
         "cannot start a thread: {0}; reduce the number of threads, or open with `maintenance(false)` and call `maintain`"
     )]
     Thread(std::io::Error),
+    /// A transaction was not committed; nothing has changed.
+    #[error(transparent)]
+    Transaction(#[from] crate::TransactionError),
     /// A pair of a table does not have the table's types.
     #[error("table `{table}` {what}: {why}; use the types that it was written with")]
     Table {
@@ -308,7 +311,7 @@ impl Error {
             || self.is_too_long()
             || self.is_usage()
             || self.is_out_of_space()
-            || matches!(self, Self::Outside(_) | Self::AnotherPool | Self::Replaced)
+            || matches!(self, Self::Outside(_) | Self::AnotherPool | Self::Replaced | Self::Transaction(_))
     }
 
     /// Returns whether this key or value can never be stored in this pool, while others can.

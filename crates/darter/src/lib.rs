@@ -73,6 +73,7 @@ mod store;
 mod sweeper;
 #[cfg(feature = "tables")]
 mod table;
+mod transaction;
 mod upkeep;
 mod worker;
 mod workers;
@@ -88,7 +89,12 @@ pub use range::{AsyncRange, Range};
 pub use session::Session;
 pub use store::Store;
 #[cfg(feature = "tables")]
-pub use table::{AsyncTable, AsyncTableRange, Table, TableKey, TableRange, TableValue};
+pub use table::{
+    AsyncTable, AsyncTableRange, AsyncTableTransaction, Table, TableKey, TableRange, TableTransaction,
+    TableValue,
+};
+
+pub use transaction::{AsyncTransaction, Transaction, TransactionError};
 
 #[cfg(feature = "tcp")]
 pub use darter_fabric::TcpOptions;

@@ -6,6 +6,7 @@ use crate::membership::Membership;
 use crate::worker::Worker;
 use darter_fabric::Counters;
 use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// One thread's access to a [`Store`](crate::Store), with the same operations.
@@ -45,14 +46,20 @@ impl Session {
     /// Runs an operation with an idle worker, or with a new one inside another operation.
     #[inline]
     pub(crate) fn run<R>(&self, operation: impl FnOnce(&mut Worker) -> Result<R, Error>) -> Result<R, Error> {
+        operation(&mut *self.lease()?)
+    }
+
+    /// Returns an idle worker, or a new one.
+    ///
+    /// # Errors
+    /// Fails if a memory node cannot be reached.
+    pub(crate) fn lease(&self) -> Result<SessionLease<'_>, Error> {
         let idle = self.idle.borrow_mut().pop();
-        let mut worker = match idle {
+        let worker = match idle {
             Some(worker) => worker,
             None => self.open_another()?,
         };
-        let result = operation(&mut worker);
-        self.idle.borrow_mut().push(worker);
-        result
+        Ok(SessionLease { session: self, worker: Some(worker) })
     }
 
     #[cold]
@@ -79,6 +86,36 @@ impl Session {
     /// ```
     pub fn counters(&self) -> Counters {
         self.idle.borrow().iter().map(|worker| worker.counters()).sum()
+    }
+}
+
+/// A worker of a session, which gets it back.
+pub(crate) struct SessionLease<'s> {
+    session: &'s Session,
+    /// Empty once dropped.
+    worker: Option<Box<Worker>>,
+}
+
+impl Deref for SessionLease<'_> {
+    type Target = Worker;
+
+    #[inline]
+    fn deref(&self) -> &Worker {
+        self.worker.as_ref().expect("it is there until the lease is dropped")
+    }
+}
+
+impl DerefMut for SessionLease<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Worker {
+        self.worker.as_mut().expect("it is there until the lease is dropped")
+    }
+}
+
+impl Drop for SessionLease<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.session.idle.borrow_mut().extend(self.worker.take());
     }
 }
 

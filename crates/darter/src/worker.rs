@@ -7,13 +7,16 @@
 //! The futures of the most frequent operations are pinned where they are created: awaiting one
 //! would move it once more, which is measurable in memory of this machine.
 
+mod transaction;
+
+use self::transaction::Overlay;
 use crate::batch;
 use crate::key_space::{KeySpace, Places};
 use crate::link::{Link, Repeat, attempted};
 use crate::membership::Membership;
 use crate::{Change, Error, KeyRange};
 use darter_fabric::Counters;
-use darter_index::{Condition, KeyValue, OrderedIndex, PutOutcome, ScanRange};
+use darter_index::{Access, Commit, Condition, KeyValue, OrderedIndex, PutOutcome, ScanRange};
 use std::ops::Bound;
 use std::pin::pin;
 use std::sync::Arc;
@@ -40,17 +43,20 @@ pub struct Worker {
     is_read_only: bool,
     /// Buffer for the place of a key.
     place: Vec<u8>,
+    /// The transaction in progress, if any.
+    transaction: Option<Box<Overlay>>,
 }
 
 impl Worker {
     pub(crate) fn open(membership: &Arc<Membership>, space: KeySpace) -> Result<Self, Error> {
         let is_read_only = membership.is_read_only();
-        Ok(Self { link: Link::open(membership)?, space, is_read_only, place: Vec::new() })
+        let link = Link::open(membership)?;
+        Ok(Self { link, space, is_read_only, place: Vec::new(), transaction: None })
     }
 
     /// Fails if the store was opened read-only.
     #[inline]
-    fn verify_writable(&self) -> Result<(), Error> {
+    pub(crate) fn verify_writable(&self) -> Result<(), Error> {
         if self.is_read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
@@ -61,6 +67,9 @@ impl Worker {
     #[inline]
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
+        if self.is_in_transaction() {
+            return Box::pin(self.get_noted(key.as_ref(), <[u8]>::to_vec)).await;
+        }
         let key = self.space.place(key.as_ref(), &mut self.place)?;
         let link = &mut self.link;
         attempted!(
@@ -81,6 +90,9 @@ impl Worker {
         key: impl AsRef<[u8]>,
         f: impl FnOnce(&[u8]) -> R + Send,
     ) -> Result<Option<R>, Error> {
+        if self.is_in_transaction() {
+            return Box::pin(self.get_noted(key.as_ref(), f)).await;
+        }
         let key = self.space.place(key.as_ref(), &mut self.place)?;
         let (link, mut f) = (&mut self.link, Some(f));
         let found = attempted!(link, if f.is_some() { Repeat::Always } else { Repeat::Never }, {
@@ -211,6 +223,9 @@ impl Worker {
         condition: Condition<'_>,
     ) -> Result<PutOutcome, Error> {
         self.verify_writable()?;
+        if self.is_in_transaction() {
+            return Box::pin(self.put_noted(key.as_ref(), value.as_ref(), condition)).await;
+        }
         let key = self.space.place(key.as_ref(), &mut self.place)?;
         let value = value.as_ref();
         let link = &mut self.link;
@@ -219,6 +234,28 @@ impl Worker {
             Repeat::IfUnsent,
             pin!(link.open.index.put(&mut link.client, key, value, condition)).await
         )
+    }
+
+    /// Returns a key's place in the index.
+    ///
+    /// # Errors
+    /// Fails if the key is too long.
+    pub(crate) fn place_of(&mut self, key: &[u8]) -> Result<Vec<u8>, Error> {
+        Ok(self.space.place(key, &mut self.place)?.to_vec())
+    }
+
+    /// Commits a transaction of keys given by their places.
+    ///
+    /// # Errors
+    /// Fails as [`AsyncTransaction::commit`](crate::AsyncTransaction::commit) does.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
+    pub(crate) async fn commit_all(
+        &mut self,
+        accesses: &[Access<'_>],
+        attempt: u16,
+    ) -> Result<Commit, Error> {
+        let link = &mut self.link;
+        attempted!(link, Repeat::IfUnsent, link.open.index.commit(&mut link.client, accesses, attempt).await)
     }
 
     /// As [`AsyncSession::put_many`](crate::AsyncSession::put_many).
@@ -232,6 +269,10 @@ impl Worker {
         V: AsRef<[u8]> + Sync,
     {
         self.verify_writable()?;
+        if self.is_in_transaction() {
+            let pairs: Vec<_> = pairs.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect();
+            return Box::pin(self.put_many_noted(&pairs)).await;
+        }
         let places = Places::of(self.space, pairs.iter().map(|(key, _)| key.as_ref()))?;
         let keys = places.to_vec();
         let (link, mut done) = (&mut self.link, Vec::new());
@@ -251,6 +292,9 @@ impl Worker {
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn discard(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         self.verify_writable()?;
+        if self.is_in_transaction() {
+            return Box::pin(self.update_noted(key.as_ref(), |_| Change::Remove)).await;
+        }
         let key = self.space.place(key.as_ref(), &mut self.place)?;
         let link = &mut self.link;
         attempted!(link, Repeat::IfUnsent, link.open.index.delete(&mut link.client, key).await)
@@ -282,6 +326,13 @@ impl Worker {
         mut is_wanted: impl FnMut(&[u8]) -> bool + Send,
     ) -> Result<bool, Error> {
         self.verify_writable()?;
+        if self.is_in_transaction() {
+            let decide = |old: Option<&[u8]>| match old {
+                Some(old) if is_wanted(old) => Change::Remove,
+                _ => Change::Keep,
+            };
+            return Box::pin(self.update_noted(key.as_ref(), decide)).await;
+        }
         let key = self.space.place(key.as_ref(), &mut self.place)?;
         let link = &mut self.link;
         attempted!(
@@ -326,6 +377,10 @@ impl Worker {
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn remove_many<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<u64, Error> {
         self.verify_writable()?;
+        if self.is_in_transaction() {
+            let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+            return Box::pin(self.remove_many_noted(&keys)).await;
+        }
         let places = Places::of(self.space, keys.iter().map(AsRef::as_ref))?;
         let keys = places.to_vec();
         let (link, mut done) = (&mut self.link, Vec::new());
@@ -349,6 +404,9 @@ impl Worker {
         mut decide: impl FnMut(Option<&[u8]>) -> Change + Send,
     ) -> Result<bool, Error> {
         self.verify_writable()?;
+        if self.is_in_transaction() {
+            return Box::pin(self.update_noted(key.as_ref(), decide)).await;
+        }
         let mut changes = false;
         let mut decide = |old: Option<&[u8]>, new: &mut Vec<u8>| {
             let (decision, changed) = decide(old).split(old, new);
@@ -370,6 +428,10 @@ impl Worker {
         &mut self,
         keys: &[K],
     ) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        if self.is_in_transaction() {
+            let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+            return Box::pin(self.get_many_noted(&keys)).await;
+        }
         let places = Places::of(self.space, keys.iter().map(AsRef::as_ref))?;
         let keys = places.to_vec();
         let link = &mut self.link;
@@ -385,6 +447,10 @@ impl Worker {
         &mut self,
         keys: &[K],
     ) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        if self.is_in_transaction() {
+            let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+            return Box::pin(self.get_many_first_noted(&keys)).await;
+        }
         let places = Places::of(self.space, keys.iter().map(AsRef::as_ref))?;
         let keys = places.to_vec();
         let link = &mut self.link;
@@ -406,6 +472,12 @@ impl Worker {
     /// Fails as [`AsyncSession::scan_chunk`](crate::AsyncSession::scan_chunk) does.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn scan_chunk(&mut self, range: &ScanRange, limit: usize) -> Result<Vec<KeyValue>, Error> {
+        if self.is_in_transaction() {
+            let mut pairs = Vec::new();
+            let keep = |key: &[u8], value: &[u8]| pairs.push((key.to_vec(), value.to_vec()));
+            Box::pin(self.scan_noted(range, limit, keep)).await?;
+            return Ok(pairs);
+        }
         let (link, range) = (&mut self.link, self.space.range(range));
         let found =
             attempted!(link, Repeat::Always, link.open.index.scan(&mut link.client, &range, limit).await);
@@ -423,6 +495,9 @@ impl Worker {
         limit: usize,
         mut visit: impl FnMut(&[u8], &[u8]) + Send,
     ) -> Result<usize, Error> {
+        if self.is_in_transaction() {
+            return Box::pin(self.scan_noted(range, limit, visit)).await;
+        }
         let (space, link, range) = (self.space, &mut self.link, self.space.range(range));
         let mut has_visited = false;
         attempted!(link, if has_visited { Repeat::Never } else { Repeat::Always }, {

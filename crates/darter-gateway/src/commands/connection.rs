@@ -50,7 +50,8 @@ pub(super) fn quit(call: &mut Call<'_>) -> Result<(), Fault> {
 /// `RESET`.
 pub(super) fn reset(call: &mut Call<'_>) -> Result<(), Fault> {
     call.client.is_trusted = call.shared.options.password.is_empty();
-    call.client.is_refusing = false;
+    call.client.queue = None;
+    call.client.watched.clear();
     call.client.info.names().name.clear();
     call.reply.speak_resp3(false);
     call.reply.simple("RESET");

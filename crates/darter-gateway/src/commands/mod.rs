@@ -55,7 +55,7 @@ pub(super) async fn perform(call: &mut Call<'_>) -> Option<(&'static Command, En
         call.shared.note(&fault);
     }
     call.client.is_resp3 = call.reply.is_resp3();
-    command.map(|command| (command, ending))
+    command.filter(|_| ending != Ending::Queued).map(|command| (command, ending))
 }
 
 async fn attempt(
@@ -63,6 +63,22 @@ async fn attempt(
     command: Option<&'static Command>,
     ending: &mut Ending,
 ) -> Result<(), Fault> {
+    let admitted =
+        admit(call, command).and_then(|command| Ok((command, transactions::queue(call, command)?)));
+    let (command, is_queued) = admitted.inspect_err(|_| call.client.abort())?;
+    if is_queued {
+        *ending = Ending::Queued;
+        return Ok(());
+    }
+    call.client.info.did(command, &call.args, call.client.is_resp3);
+    *ending = Ending::Failed;
+    run(command.id, call).await?;
+    *ending = Ending::Done;
+    Ok(())
+}
+
+/// Returns the command, unless the client may not run it, or not with these arguments.
+fn admit(call: &mut Call<'_>, command: Option<&'static Command>) -> Result<&'static Command, Fault> {
     transactions::check(call.client, command)?;
     let Some(command) = command else {
         // A web page made a browser send this: nothing else that the browser sends may take effect.
@@ -76,11 +92,7 @@ async fn attempt(
     if !call.client.is_trusted && !command.is_for_strangers() {
         return Err(Fault::said("NOAUTH Authentication required."));
     }
-    call.client.info.did(command, &call.args, call.client.is_resp3);
-    *ending = Ending::Failed;
-    run(command.id, call).await?;
-    *ending = Ending::Done;
-    Ok(())
+    Ok(command)
 }
 
 fn unknown(args: &Arguments<'_>) -> Fault {

@@ -17,10 +17,11 @@
 //! the head still has the mark, no acknowledged write is lost with it.
 
 use super::head::Generation;
-use super::{Family, Head, Keyspace, Kind, PLACE_BYTES, Retries, place, place_of_head, session, transaction};
+use super::{
+    Family, Head, Keyspace, Kind, PLACE_BYTES, Retries, Session, place, place_of_head, session, transaction,
+};
 use crate::fault::{Fault, WRONG_TYPE};
 use crate::turns;
-use darter::engine::Worker;
 use darter::{Condition, PutOutcome, ScanRange};
 use std::time::Duration;
 
@@ -142,18 +143,22 @@ impl Aggregate {
 }
 
 /// Returns whether there are no elements, or whether an intent is void.
-pub(super) async fn is_empty(session: &mut Worker, aggregate: &Aggregate) -> Result<bool, Fault> {
+pub(super) async fn is_empty(session: &mut Session, aggregate: &Aggregate) -> Result<bool, Fault> {
     if aggregate.kind == Kind::Intent {
         return Ok(!transaction::is_committed(session, aggregate.generation()).await?);
     }
     let Some(&family) = aggregate.kind.families().first() else { return Ok(false) };
-    Ok(session.scan_with(&aggregate.range(family), 1, |_, _| {}).await? == 0)
+    let is_empty = session.scan_with(&aggregate.range(family), 1, |_, _| {}).await? == 0;
+    if is_empty {
+        session.has_read_all(aggregate)?;
+    }
+    Ok(is_empty)
 }
 
 /// Writes a doubt into the head of a key, which writers leave there for `held_seconds`. Returns the
 /// head's new record, unless another client has changed the head.
 pub(super) async fn mark(
-    session: &mut Worker,
+    session: &mut Session,
     aggregate: &Aggregate,
     record: &[u8],
     now: u64,
@@ -170,7 +175,7 @@ pub(super) async fn mark(
 /// Writes a doubt into the head of a key that seems empty, or aborts the transaction of an intent.
 /// Returns the head's record, unless the key exists after all or another client has changed it.
 pub(super) async fn doubt(
-    session: &mut Worker,
+    session: &mut Session,
     aggregate: &Aggregate,
     record: &[u8],
     now: u64,
@@ -184,8 +189,12 @@ pub(super) async fn doubt(
 }
 
 /// Removes up to `most` elements of a generation that has ended, and yields to other tasks. Returns
-/// whether all are gone.
-pub(super) async fn bury(session: &mut Worker, aggregate: &Aggregate, most: usize) -> Result<bool, Fault> {
+/// whether all are gone. In a transaction they are removed after the commit.
+pub(super) async fn bury(session: &mut Session, aggregate: &Aggregate, most: usize) -> Result<bool, Fault> {
+    if session.is_in_transaction() {
+        session.ended.push(aggregate.clone());
+        return Ok(true);
+    }
     let mut left = most;
     for &family in aggregate.kind.families() {
         loop {
@@ -325,7 +334,10 @@ impl Keyspace {
                 return Ok(true);
             }
             let head = Head::parse(&self.old)?;
-            if self.may_sleep && waited < Duration::from_secs(head.held_seconds().into()) {
+            if self.may_sleep
+                && !session.is_in_transaction()
+                && waited < Duration::from_secs(head.held_seconds().into())
+            {
                 // A rename is in progress, and would have to copy all elements again.
                 tokio::time::sleep(HELD_LOOK).await;
                 waited += HELD_LOOK;

@@ -80,6 +80,7 @@ impl Keyspace {
     ) -> Result<Walked, Fault> {
         let mut chunk = Chunk::default();
         let Elements { aggregate, range } = elements;
+        session(&mut self.session, &self.store)?.has_read_all(aggregate)?;
         while count > 0 {
             let walked = self.next_chunk(range, &mut chunk, &mut count, |place, record| {
                 visit(aggregate.element(place), record);

@@ -184,6 +184,7 @@ impl Keyspace {
                 }
             });
             let seen = seen.await?;
+            session.has_read_all(set)?;
             *is_through = seen < asked;
             if seen > 0 {
                 go_behind(range, &last);

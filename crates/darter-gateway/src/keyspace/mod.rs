@@ -14,6 +14,7 @@
 //! absent.
 
 mod aggregate;
+mod atomically;
 #[cfg(test)]
 mod crossings;
 mod cursors;
@@ -45,7 +46,8 @@ pub(super) use walk::{Chunk, KeyRange, Walked};
 use super::fault::Fault;
 use super::turns;
 use aggregate::{bury, doubt, is_empty};
-use darter::engine::{Engine, KeySpace, Worker};
+use atomically::Session;
+use darter::engine::{Engine, KeySpace};
 use darter::{Condition, Counters, IndexError, KEY_BYTES_MAX, PutOutcome, Store};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -95,7 +97,7 @@ pub(super) struct Keyspace {
     store: Store,
     locks: Arc<KeyLocks>,
     /// Opened on first use, since some commands need no pool.
-    session: Option<Worker>,
+    session: Option<Session>,
     /// How many times the store had rejoined its pool when the keyspace was created.
     joins: u64,
     /// The time of the current command, in ms since the Unix epoch.
@@ -120,10 +122,10 @@ pub(super) const TOGETHER_MAX: usize = 512;
 /// Buffers beyond this size are freed after a command.
 const KEPT_BYTES: usize = 64 << 10;
 
-fn session<'s>(slot: &'s mut Option<Worker>, store: &Store) -> Result<&'s mut Worker, Fault> {
+fn session<'s>(slot: &'s mut Option<Session>, store: &Store) -> Result<&'s mut Session, Fault> {
     match slot {
         Some(session) => Ok(session),
-        None => Ok(slot.insert(store.worker_in(KeySpace::Gateway)?)),
+        None => Ok(slot.insert(Session::new(store.worker_in(KeySpace::Gateway)?))),
     }
 }
 
@@ -173,7 +175,7 @@ fn of_value(error: darter::Error, bytes_before: usize) -> Fault {
 
 /// Removes the key whose head is at a place, with its elements, if it has expired. Returns whether
 /// it was removed.
-async fn remove_if_over(session: &mut Worker, at: &[u8], now: u64) -> Result<bool, Fault> {
+async fn remove_if_over(session: &mut Session, at: &[u8], now: u64) -> Result<bool, Fault> {
     let mut aggregate = None;
     let removed = session.remove_if(at, |record| {
         let over = Head::parse(record).ok().filter(|head| !head.lives(now));
@@ -202,11 +204,12 @@ impl Keyspace {
 
     /// Returns the costs so far.
     pub(super) fn counters(&self) -> Counters {
-        self.session.as_ref().map(Worker::counters).unwrap_or_default()
+        self.session.as_ref().map(|session| session.counters()).unwrap_or_default()
     }
 
-    /// Frees memory that a large command used.
+    /// Frees memory that a large command used, and ends a transaction that was abandoned.
     pub(super) fn rest(&mut self) {
+        self.roll_back();
         for buffer in [&mut self.key, &mut self.old, &mut self.new] {
             if buffer.capacity() > KEPT_BYTES {
                 *buffer = Vec::new();

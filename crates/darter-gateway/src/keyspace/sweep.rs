@@ -4,10 +4,9 @@
 
 use super::aggregate::{Aggregate, bury, doubt, is_empty};
 use super::order::{Scored, drawn_at, parse_index};
-use super::{Family, Head, Kind, place, transaction};
+use super::{Family, Head, Kind, Session, place, transaction};
 use crate::fault::Fault;
 use darter::ScanRange;
-use darter::engine::Worker;
 use std::ops::Bound;
 
 /// Generations whose heads are read in a step.
@@ -36,7 +35,7 @@ pub(super) enum SweepProgress {
 }
 
 /// Returns whether a generation is its key's current one, or will become it.
-async fn counts(session: &mut Worker, aggregate: &Aggregate) -> Result<bool, Fault> {
+async fn counts(session: &mut Session, aggregate: &Aggregate) -> Result<bool, Fault> {
     let mut at = Vec::new();
     place(&mut at, Family::Key, aggregate.key());
     let counts = |record: &[u8]| aggregate.is_of(record);
@@ -56,7 +55,7 @@ async fn counts(session: &mut Worker, aggregate: &Aggregate) -> Result<bool, Fau
 /// is only ever written after its head, or after a record that announces it (`transfer.rs`), so a
 /// head that is absent or has another generation will not appear.
 pub(super) async fn graves(
-    session: &mut Worker,
+    session: &mut Session,
     left: &mut ScanRange,
     family: Family,
 ) -> Result<SweepProgress, Fault> {
@@ -85,7 +84,7 @@ pub(super) async fn graves(
 
 /// Removes index records that no member refers to and that no writer can be working on.
 pub(super) async fn indexes(
-    session: &mut Worker,
+    session: &mut Session,
     left: &mut ScanRange,
     now: u64,
 ) -> Result<SweepProgress, Fault> {
@@ -119,7 +118,7 @@ pub(super) async fn indexes(
 /// Removes a head without elements that has been in doubt for a long time, or puts it in doubt.
 /// Finishes an intent that has committed, and removes an intent that has not committed for a long
 /// time. Returns whether it is worth continuing.
-pub(super) async fn idle(session: &mut Worker, at: &[u8], record: &[u8], now: u64) -> Result<bool, Fault> {
+pub(super) async fn idle(session: &mut Session, at: &[u8], record: &[u8], now: u64) -> Result<bool, Fault> {
     let head = Head::parse(record)?;
     let Some(aggregate) = Aggregate::of(&at[1..], &head) else { return Ok(false) };
     let is_intent = head.kind == Kind::Intent;

@@ -20,10 +20,9 @@
 //! on it.
 
 use super::head::Generation;
-use super::{Change, Family, Head, Keyspace, Retries, place, session};
+use super::{Change, Family, Head, Keyspace, Retries, Session, place, session};
 use crate::fault::Fault;
 use crate::turns;
-use darter::engine::Worker;
 use darter::{Condition, PutOutcome};
 use std::collections::BTreeMap;
 
@@ -42,7 +41,7 @@ fn place_of(transaction: Generation) -> Vec<u8> {
 
 /// Decides a transaction, unless it has been decided. Returns the valid verdict.
 async fn decide(
-    session: &mut Worker,
+    session: &mut Session,
     transaction: Generation,
     verdict: Verdict,
     now: u64,
@@ -57,14 +56,14 @@ async fn decide(
 }
 
 /// Returns whether a transaction has committed.
-pub(super) async fn is_committed(session: &mut Worker, transaction: Generation) -> Result<bool, Fault> {
+pub(super) async fn is_committed(session: &mut Session, transaction: Generation) -> Result<bool, Fault> {
     let is_committed = |record: &[u8]| record.first() == Some(&(Verdict::Committed as u8));
     let is_committed = session.get_with(place_of(transaction), is_committed).await?;
     Ok(is_committed.unwrap_or(false))
 }
 
 /// Aborts a transaction, so that its intents can be replaced. Returns whether it is aborted.
-pub(super) async fn abort(session: &mut Worker, transaction: Generation, now: u64) -> Result<bool, Fault> {
+pub(super) async fn abort(session: &mut Session, transaction: Generation, now: u64) -> Result<bool, Fault> {
     Ok(decide(session, transaction, Verdict::Aborted, now).await? == Verdict::Aborted)
 }
 
@@ -74,7 +73,7 @@ pub(super) fn decided_at(record: &[u8]) -> Option<u64> {
 }
 
 /// Replaces the intent at a place, whose transaction has committed, with a plain string.
-pub(super) async fn finish(session: &mut Worker, at: &[u8], intent: &[u8]) -> Result<(), Fault> {
+pub(super) async fn finish(session: &mut Session, at: &[u8], intent: &[u8]) -> Result<(), Fault> {
     let mut plain = Vec::with_capacity(intent.len());
     let head = Head::parse(intent)?;
     head.rewrite(&mut plain, head.expiry);
@@ -92,6 +91,9 @@ impl Keyspace {
     /// # Errors
     /// The store's errors.
     pub(crate) async fn set_all_if_absent(&mut self, pairs: &BTreeMap<&[u8], &[u8]>) -> Result<bool, Fault> {
+        if self.is_in_transaction() {
+            return self.set_all_in_transaction(pairs).await;
+        }
         let mut retries = Retries::default();
         for attempt in 0_u32.. {
             let transaction = darter_fabric::random_word().to_le_bytes();
@@ -124,6 +126,19 @@ impl Keyspace {
             retries.again().await.map_err(|_| Fault::said(nothing))?;
         }
         unreachable!("attempts do not end")
+    }
+
+    /// Does the same as part of a transaction that is in progress.
+    async fn set_all_in_transaction(&mut self, pairs: &BTreeMap<&[u8], &[u8]>) -> Result<bool, Fault> {
+        for &key in pairs.keys() {
+            if self.look(key, |head| head.is_some()).await? {
+                return Ok(false);
+            }
+        }
+        for (&key, &value) in pairs {
+            self.set(key, value, None).await?;
+        }
+        Ok(true)
     }
 
     /// Writes an intent into the head of each key, in key order, and returns them in `intents`.

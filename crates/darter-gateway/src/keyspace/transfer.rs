@@ -317,7 +317,7 @@ impl Keyspace {
     async fn wait_while_held(&mut self, at: &[u8], record: &[u8]) -> Result<(), Fault> {
         let held = Duration::from_secs(Head::parse(record)?.held_seconds().into());
         let mut waited = Duration::ZERO;
-        while self.may_sleep && waited < held {
+        while self.may_sleep && !self.is_in_transaction() && waited < held {
             tokio::time::sleep(HELD_LOOK).await;
             waited += HELD_LOOK;
             let session = session(&mut self.session, &self.store)?;

@@ -1,6 +1,7 @@
 //! Redis's own clients: redis-cli, redis-benchmark and redis-py.
 
-use crate::door::{Door, has};
+use crate::door::{Door, has, index};
+use darter::IndexKind;
 use std::process::Command;
 
 fn run(program: &str, arguments: &[&str]) -> String {
@@ -56,6 +57,7 @@ fn redis_benchmark_is_served() {
 fn redis_py_is_served() {
     let tools = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.tools/python");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gateway/redis_py.py");
+    let transactions = if index() == IndexKind::Dart { "" } else { "transactions" };
     let mut protocols = Vec::new();
     // The system's interpreter, to which its packages belong, before another.
     for (python, path) in
@@ -67,7 +69,7 @@ fn redis_py_is_served() {
         }
         let door = Door::open();
         let mut command = Command::new(python);
-        command.env("PYTHONPATH", path).args([script, &door.address.port().to_string()]);
+        command.env("PYTHONPATH", path).args([script, &door.address.port().to_string(), transactions]);
         let said = finish(&mut command);
         protocols.extend(
             ["RESP2", "RESP3"].into_iter().filter(|name| said.contains(&format!("{name}: all well"))),

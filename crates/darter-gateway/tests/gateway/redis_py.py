@@ -4,7 +4,7 @@ import sys
 import redis
 
 
-def use(port, **options):
+def use(port, transactions, **options):
     client = redis.Redis(port=port, **options)
     client.flushall()
     assert client.ping()
@@ -17,6 +17,12 @@ def use(port, **options):
     assert client.append("x", "23") == 3 and client.getrange("x", 0, -2) == b"12" and client.setrange("x", 1, "zz") == 3
     assert client.exists("x", "y", "none") == 2 and client.type("x") in (b"string", "string")
     assert client.pexpireat("x", 4_000_000_000_000) and client.persist("x") and client.delete("x", "y") == 2
+    if transactions:
+        pipe = client.pipeline()
+        pipe.watch("a")
+        pipe.multi()
+        pipe.set("a", "4").get("a").incr("n")
+        assert pipe.execute() == [True, b"4", 5] and client.decr("n") == 4
     pipe = client.pipeline(transaction=False)
     for number in range(3000):
         pipe.set(f"many:{number:04}", "v" * 100)
@@ -48,11 +54,11 @@ def use(port, **options):
     assert client.flushall() and client.randomkey() is None
 
 
-port = int(sys.argv[1])
+port, transactions = int(sys.argv[1]), sys.argv[2] == "transactions"
 if int(redis.__version__.split(".")[0]) >= 5:
     for protocol in 2, 3:
-        use(port, protocol=protocol)
+        use(port, transactions, protocol=protocol)
         print(f"RESP{protocol}: all well")
 else:
-    use(port)
+    use(port, transactions)
     print("RESP2: all well")

@@ -35,7 +35,7 @@ impl<'a> Write<'a> {
 /// The outcome of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
-    /// At one moment all keys had the values that were read, and got those that were written.
+    /// At one moment all keys had the values that were read, and received the new values.
     Done,
     /// Another client has changed a key that was read, or has aborted the transaction. Nothing has
     /// changed; the transaction may be run again.

@@ -58,6 +58,8 @@ crate::situations! {
     INTENT_ABORTED = "IntentAborted";
     /// A transaction waited for an older one.
     INTENT_AWAITED = "IntentAwaited";
+    /// A transaction that only read was committed without a write.
+    READS_VERIFIED = "ReadsVerified";
     /// A page with an intent was replaced.
     INTENT_MOVED = "IntentMoved";
     /// A sweep settled the intents of a page.

@@ -86,6 +86,10 @@ impl<K: TableKey, V: TableValue> From<Table<K, V>> for AsyncTable<K, V> {
 }
 
 impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
+    pub(super) fn codec(&self) -> &Codec<K, V> {
+        &self.codec
+    }
+
     /// Returns the name of the table.
     ///
     /// ```

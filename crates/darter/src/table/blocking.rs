@@ -115,6 +115,10 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         self.codec.name()
     }
 
+    pub(super) fn codec(&self) -> &Codec<K, V> {
+        &self.codec
+    }
+
     pub(super) fn parts(&self) -> (&Store, &Codec<K, V>) {
         (&self.store, &self.codec)
     }

@@ -11,9 +11,11 @@
 mod asynchronous;
 mod blocking;
 mod codec;
+mod transaction;
 
 pub use asynchronous::{AsyncTable, AsyncTableRange};
 pub use blocking::{Table, TableRange};
+pub use transaction::{AsyncTableTransaction, TableTransaction};
 
 use foundationdb_tuple::{TuplePack, TupleUnpack};
 use serde::Serialize;

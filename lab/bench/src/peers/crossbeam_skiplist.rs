@@ -1,7 +1,9 @@
 //! crossbeam-skiplist: a lock-free skip list.
 //!
 //! Its `insert` replaces the whole entry and does not report whether there was one, so inserts and
-//! updates here are that one call and claim success: the cheaper choice, in the peer's favour.
+//! updates here are that one call and claim success: the cheaper choice, in the peer's favour. It
+//! removes the old entry before it adds the new one, so a reader can find a key absent while it is
+//! updated.
 
 use super::{Value, integer, value};
 use ::crossbeam_skiplist::SkipMap;

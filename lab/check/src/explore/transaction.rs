@@ -54,8 +54,7 @@ impl Roles {
         self.keys().last().map_or(0, |(key, _)| key as u8)
     }
 
-    /// Draws a transaction of two keys, or of three, that writes at least one; `hot` is the number
-    /// of keys.
+    /// Draws a transaction of two keys, or of three; `hot` is the number of keys. Some only read.
     fn draw(hot: usize, dice: &mut Dice) -> Self {
         let hot = hot.min(KEYS_MAX);
         let left_out = if hot < KEYS_MAX || dice.one_in(3) { hot } else { dice.below(hot as u64) as usize };
@@ -67,11 +66,6 @@ impl Roles {
                 6 => Role::Delete,
                 _ => Role::Blind,
             });
-        }
-        if roles.keys().all(|(_, role)| role == Role::Get)
-            && let Some(role) = roles.0.iter_mut().flatten().next()
-        {
-            *role = Role::Put;
         }
         roles
     }
@@ -134,11 +128,16 @@ pub(super) fn has_any(plan: &Plan) -> bool {
     plan.clients.iter().flatten().any(|op| matches!(op, Op::Transact(_)))
 }
 
-/// A key of a transaction, with what it read there and will write.
+/// The bytes of a value; `None` if the key is absent.
+type Bytes = Option<Vec<u8>>;
+/// The number of a value; `None` if the key is absent.
+type Number = Option<u64>;
+
+/// A key of a transaction, with the value that it read there and the one that it will write.
 struct Part {
     key: usize,
-    read: Option<Option<Vec<u8>>>,
-    write: Option<Option<u64>>,
+    read: Option<Bytes>,
+    write: Option<Number>,
 }
 
 /// Reads a transaction's keys, in their order, each by a search of its own.

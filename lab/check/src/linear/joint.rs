@@ -313,13 +313,11 @@ impl Step<'_> {
             Work::One { key: own, .. } if *own != key => false,
             Work::One { operation, .. } => {
                 let (outcome, next) = operation.action.apply(value);
-                match operation.returned {
-                    Some((_, returned)) => returned == outcome,
-                    None => {
-                        let is_conditional = !matches!(operation.action, Action::Put(_) | Action::Delete);
-                        is_conditional && outcome != Outcome::Refused && next != value
-                    }
+                if let Some((_, returned)) = operation.returned {
+                    return returned == outcome;
                 }
+                let is_conditional = !matches!(operation.action, Action::Put(_) | Action::Delete);
+                is_conditional && outcome != Outcome::Refused && next != value
             }
             Work::All { keys, transaction } => {
                 let access = keys.iter().position(|&own| own == key).map(|at| transaction.accesses[at]);

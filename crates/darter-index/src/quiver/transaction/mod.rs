@@ -8,6 +8,7 @@
 
 mod install;
 mod settle;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
@@ -88,6 +89,11 @@ impl<F: Fabric> Quiver<F> {
         check_order(accesses)?;
         accesses.iter().try_for_each(|access| check_key(access.key))?;
         let mut operation = Operation::begin(&self.shared, client, OpKind::Transact).await?;
+        if accesses.iter().all(|access| access.write.is_none())
+            && let Some(outcome) = operation.commit_reads(accesses).await?
+        {
+            return Ok(outcome);
+        }
         let status = Status::undecided(attempt);
         let mut own = Own { accesses, at: None, status, is_written: false, installed: Vec::new() };
         let installed = operation.install_all(&mut own).await;
@@ -130,7 +136,7 @@ impl<F: Fabric> Operation<'_, F> {
     async fn decide(&mut self, intent: &Intent<'_>, age: Option<Age>) -> Result<State> {
         let at = intent.status;
         if age.is_some_and(|(_, Reverse(own))| own == at.bits()) {
-            return Err(IndexError::corrupt(at, "a transaction found an intent of its own"));
+            return Err(IndexError::corrupt(at, "a transaction found its own intent"));
         }
         let mut seen = intent.first;
         let mut polls = 0;

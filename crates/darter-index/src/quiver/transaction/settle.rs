@@ -25,7 +25,7 @@ struct Settled {
 impl<F: Fabric> Operation<'_, F> {
     /// Replaces the intents of a decided transaction by their outcomes, and retires its status
     /// word. If there is no room for the values from before an aborted transaction, or to replace the
-    /// page of an intent that is sealed, these intents stay, and so does the status word.
+    /// page of an intent that is sealed, these intents and the status word stay.
     pub(super) async fn settle(&mut self, mut own: Own<'_>) -> Result<()> {
         let mut left = std::mem::take(&mut own.installed);
         if own.status.state == State::Aborted {
@@ -62,8 +62,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// Finds the intents whose places are unknown. Returns those that are found, and those that
-    /// have to be found again. Those that other clients have replaced are settled.
+    /// Finds the intents whose places are unknown. Returns the intents with their places, and the
+    /// intents to search for again. Intents that other clients have replaced are settled.
     async fn locate(
         &mut self,
         own: &Own<'_>,
@@ -103,8 +103,9 @@ impl<F: Fabric> Operation<'_, F> {
         Ok((located, later))
     }
 
-    /// Returns an intent that has to be found again, once what stood in the way is replaced. If there
-    /// was no room for that, the intent stays: the transaction is decided, so this is no error.
+    /// Returns an intent that has to be searched for again, because its page or node has been
+    /// replaced. If there was no room for that, the intent stays: the transaction is decided, so
+    /// this is not an error.
     fn after_help(
         &mut self,
         helped: Result<()>,
@@ -121,7 +122,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// Settles keys whose intents are in these places. Returns those that were not there.
+    /// Settles keys whose intents are in these places. Returns the intents that were not there.
     async fn settle_some(
         &mut self,
         own: &Own<'_>,

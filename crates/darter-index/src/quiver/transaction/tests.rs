@@ -391,6 +391,45 @@ fn a_key_that_was_only_read_is_part_of_the_transaction() {
     }
 }
 
+/// A transaction that only reads sees both accounts before or after a transfer, wherever either
+/// client stops, and never makes the transfer run again.
+#[test]
+fn a_transaction_that_only_reads_is_consistent_and_aborts_none() {
+    each_pair_of_stops(|stops| {
+        let sim = Sim::new(1, 8 << 20);
+        let (pool, quiver, second, other) = two_processes(&sim);
+        let _at_the_end = Unscheduled(sim.clone());
+        let (mut reader, mut writer) = (pool.client().unwrap(), second.client().unwrap());
+        let mut seen = None;
+        let mut executor = Executor::new(&sim);
+        let reading = executor.spawn(0, async {
+            let mut both = Vec::new();
+            for key in &KEYS[..2] {
+                both.push(get(&quiver, &mut reader, key).await.unwrap());
+            }
+            let access = |at: usize| Access { key: KEYS[at], read: Some(Some(&both[at])), write: None };
+            let outcome = quiver.commit(&mut reader, &[access(0), access(1)], 0).await.unwrap();
+            if outcome == Commit::Done {
+                seen = Some(both);
+            }
+        });
+        let is_reading_over = advance(&mut executor, reading, stops[0], executes);
+        let writing = executor.spawn(1, async {
+            let changes = [put_of(KEYS[0], Some(b"old"), b"new"), put_of(KEYS[1], Some(b"old"), b"new")];
+            assert_eq!(other.commit(&mut writer, &changes, 0).await.unwrap(), Commit::Done);
+        });
+        let is_writing_over = advance(&mut executor, writing, stops[1], executes);
+        finish(&mut executor, reading);
+        finish(&mut executor, writing);
+        drop(executor);
+        if let Some(both) = seen {
+            assert_eq!(both[0], both[1], "stopped after {stops:?}");
+        }
+        verify_all(&sim, vec![(second, writer), (pool, reader)], &format!("after {stops:?}"));
+        [is_reading_over, is_writing_over]
+    });
+}
+
 /// The connection is lost at each verb of a commit that makes the first page. The page may be
 /// linked although the client does not learn of it.
 #[test]

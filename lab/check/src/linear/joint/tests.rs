@@ -33,6 +33,7 @@ fn commit(invoked: u64, returned: Option<u64>, values: &[(Option<u64>, Option<u6
 }
 
 /// Keys 0 and 1 begin with the values 1 and 2.
+#[allow(clippy::unnecessary_wraps)] // as `Joint::new` takes it
 fn first(key: u32) -> Option<u64> {
     Some(u64::from(key) + 1)
 }
@@ -140,12 +141,12 @@ fn by_force(
     values: &[Option<u64>],
 ) -> bool {
     let all = operations.len() + transactions.len();
-    let times = |at: usize| match operations.get(at) {
-        Some(one) => (one.invoked, one.returned.map(|(returned, _)| returned)),
-        None => {
-            let one = &transactions[at - operations.len()];
-            (one.invoked, one.returned.map(|(returned, _)| returned))
+    let times = |at: usize| {
+        if let Some(one) = operations.get(at) {
+            return (one.invoked, one.returned.map(|(returned, _)| returned));
         }
+        let one = &transactions[at - operations.len()];
+        (one.invoked, one.returned.map(|(returned, _)| returned))
     };
     let rest: Vec<usize> = (0..all).filter(|at| !placed.contains(at)).collect();
     if rest.iter().all(|&at| times(at).1.is_none()) {

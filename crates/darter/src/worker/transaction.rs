@@ -1,0 +1,368 @@
+//! The transaction mode of a [`Worker`]: its operations read and change a buffer, which a commit
+//! applies to the index at one moment.
+//!
+//! The first read of a key goes to the index, and its result is kept; later reads return the kept
+//! value, or the one that the transaction will store.
+
+use super::Worker;
+use crate::key_space::Places;
+use crate::link::{Repeat, attempted};
+use crate::transaction::{Buffer, KEYS_MAX, TransactionError};
+use crate::{Change, Error};
+use darter_index::{Condition, OrderedIndex, PutOutcome, ScanRange};
+use std::ops::Bound;
+
+/// The largest number of bytes that a transaction of a worker keeps, keys and values together.
+const BYTES_MAX: usize = 256 << 20;
+
+/// The keys that the transaction in progress has read and changed.
+#[derive(Default)]
+pub(super) struct Overlay {
+    buffer: Buffer,
+    /// The bytes that were put into the buffer.
+    bytes: usize,
+}
+
+impl Overlay {
+    fn has(&self, place: &[u8]) -> bool {
+        self.buffer.known(place).is_some()
+    }
+
+    fn value(&self, place: &[u8]) -> Option<&[u8]> {
+        self.buffer.known(place)?.as_deref()
+    }
+
+    /// Fails if the buffer has become too large.
+    fn grow(&mut self, place: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
+        self.bytes += place.len() + value.map_or(0, <[u8]>::len);
+        if self.bytes > BYTES_MAX {
+            return Err(TransactionError::TooManyBytes { bytes: self.bytes, max: BYTES_MAX }.into());
+        }
+        Ok(())
+    }
+
+    /// Keeps the value that the index has under a key, unless the transaction knows a value.
+    fn note(&mut self, place: &[u8], value: Option<Vec<u8>>) -> Result<(), Error> {
+        if self.has(place) {
+            return Ok(());
+        }
+        self.grow(place, value.as_deref())?;
+        self.buffer.note_read(place.to_vec(), value);
+        self.buffer.check_size()
+    }
+
+    fn write(&mut self, place: &[u8], value: Option<Vec<u8>>) -> Result<(), Error> {
+        self.grow(place, value.as_deref())?;
+        self.buffer.write(place.to_vec(), value)
+    }
+
+    /// The keys of a range that the transaction knows, with their values.
+    fn in_range<'o>(
+        &'o self,
+        range: &'o ScanRange,
+    ) -> impl DoubleEndedIterator<Item = (&'o [u8], Option<&'o [u8]>)> {
+        use Bound::{Excluded, Included, Unbounded};
+        let is_empty = match (&range.from, &range.to) {
+            (Unbounded, _) | (_, Unbounded) => false,
+            (Included(from), Included(to)) => from > to,
+            (Included(from) | Excluded(from), Included(to) | Excluded(to)) => from >= to,
+        };
+        let bounds = (range.from.as_ref().map(Vec::as_slice), range.to.as_ref().map(Vec::as_slice));
+        let known = (!is_empty).then(|| self.buffer.known_in(bounds));
+        known.into_iter().flatten()
+    }
+
+    /// The first pairs of a range, in its direction.
+    fn first_of<'o>(&'o self, range: &'o ScanRange, limit: usize) -> Vec<(&'o [u8], &'o [u8])> {
+        let present = self.in_range(range).filter_map(|(place, value)| Some((place, value?)));
+        if range.reverse { present.rev().take(limit).collect() } else { present.take(limit).collect() }
+    }
+}
+
+fn outside() -> ! {
+    unreachable!("the caller has checked that there is a transaction")
+}
+
+impl Worker {
+    /// Begins a transaction: until [`Worker::commit_transaction`] or [`Worker::roll_back`], reads
+    /// and scans see the index's pairs as this worker has changed them, and changes are kept in
+    /// memory. Conditions and closures see the same values. A transaction that has begun before is
+    /// rolled back.
+    ///
+    /// `attempt` says how often the caller has run the transaction before: of two transactions that
+    /// meet, the one with more attempts goes on.
+    ///
+    /// A commit verifies each key that was read, also those that a scan has returned. It does not
+    /// notice a key that another client has inserted into the range of a scan since the scan.
+    /// [`Worker::bulk_load`] is not part of a transaction.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// use darter::engine::{Engine, KeySpace};
+    ///
+    /// let mut worker = store.worker_in(KeySpace::Program)?;
+    /// darter::block_on(async {
+    ///     worker.begin_transaction(0);
+    ///     worker.put("pear", "green").await?;
+    ///     worker.put("plum", "blue").await?;
+    ///     assert!(worker.contains_key("pear").await? && !store.contains_key("pear")?);
+    ///     assert!(worker.commit_transaction().await?);
+    ///     assert_eq!(store.range(..).count(), 2);
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    pub fn begin_transaction(&mut self, attempt: u16) {
+        let overlay = Overlay { buffer: Buffer::of_attempt(attempt), bytes: 0 };
+        self.transaction = Some(Box::new(overlay));
+    }
+
+    /// Returns whether a transaction is in progress.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # use darter::engine::{Engine, KeySpace};
+    /// let mut worker = store.worker_in(KeySpace::Program)?;
+    /// worker.begin_transaction(0);
+    /// assert!(worker.is_in_transaction());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn is_in_transaction(&self) -> bool {
+        self.transaction.is_some()
+    }
+
+    /// Ends the transaction without any change.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # use darter::engine::{Engine, KeySpace};
+    /// let mut worker = store.worker_in(KeySpace::Program)?;
+    /// worker.begin_transaction(0);
+    /// darter::block_on(worker.put("pear", "green"))?;
+    /// worker.roll_back();
+    /// assert!(!darter::block_on(worker.contains_key("pear"))?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn roll_back(&mut self) {
+        self.transaction = None;
+    }
+
+    /// Ends the transaction, and applies its changes at one moment at which all keys that it has
+    /// read have the values that it has read. Returns false if there is no such moment; then
+    /// nothing has changed, and the transaction may be run again. Returns true if no transaction is
+    /// in progress.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # use darter::engine::{Engine, KeySpace};
+    /// let mut worker = store.worker_in(KeySpace::Program)?;
+    /// darter::block_on(async {
+    ///     worker.begin_transaction(0);
+    ///     worker.insert("plum", "blue").await?;
+    ///     store.put("plum", "red")?; // another client, say
+    ///     assert!(!worker.commit_transaction().await?);
+    ///     assert_eq!(store.get("plum")?.as_deref(), Some(&b"red"[..]));
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails as [`AsyncTransaction::commit`](crate::AsyncTransaction::commit) does.
+    pub async fn commit_transaction(&mut self) -> Result<bool, Error> {
+        match self.transaction.take() {
+            Some(overlay) => self.commit(&overlay.buffer).await,
+            None => Ok(true),
+        }
+    }
+
+    /// Returns the value that the transaction has read of a key from the index, whatever it has
+    /// stored since; `None` if the key was absent or is not read yet.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # use darter::engine::{Engine, KeySpace};
+    /// store.put("pear", "green")?;
+    /// let mut worker = store.worker_in(KeySpace::Program)?;
+    /// worker.begin_transaction(0);
+    /// darter::block_on(worker.insert("pear", "ripe"))?;
+    /// assert_eq!(worker.read_by_transaction("pear")?, Some(&b"green"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if the key is too long.
+    pub fn read_by_transaction(&mut self, key: impl AsRef<[u8]>) -> Result<Option<&[u8]>, Error> {
+        let place = self.place_of(key.as_ref())?;
+        Ok(self.transaction.as_ref().and_then(|overlay| overlay.buffer.read(&place)))
+    }
+
+    fn overlay(&mut self) -> &mut Overlay {
+        self.transaction.as_mut().unwrap_or_else(|| outside())
+    }
+
+    /// Reads a key, unless the transaction knows its value, and returns its place.
+    async fn noted(&mut self, key: &[u8]) -> Result<Vec<u8>, Error> {
+        let place = self.place_of(key)?;
+        if !self.overlay().has(&place) {
+            let link = &mut self.link;
+            let value = attempted!(
+                link,
+                Repeat::Always,
+                link.open.index.get_with(&mut link.client, &place, <[u8]>::to_vec).await
+            )?;
+            self.overlay().note(&place, value)?;
+        }
+        Ok(place)
+    }
+
+    #[cold]
+    pub(super) async fn get_noted<R>(
+        &mut self,
+        key: &[u8],
+        f: impl FnOnce(&[u8]) -> R + Send,
+    ) -> Result<Option<R>, Error> {
+        let place = self.noted(key).await?;
+        Ok(self.overlay().value(&place).map(f))
+    }
+
+    #[cold]
+    pub(super) async fn put_noted(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition<'_>,
+    ) -> Result<PutOutcome, Error> {
+        let place = self.noted(key).await?;
+        let overlay = self.overlay();
+        let old = overlay.value(&place);
+        if !condition.holds_for(old) {
+            return Ok(PutOutcome::Refused);
+        }
+        let outcome = if old.is_some() { PutOutcome::Replaced } else { PutOutcome::Inserted };
+        overlay.write(&place, Some(value.to_vec()))?;
+        Ok(outcome)
+    }
+
+    #[cold]
+    pub(super) async fn update_noted(
+        &mut self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<&[u8]>) -> Change + Send,
+    ) -> Result<bool, Error> {
+        let place = self.noted(key).await?;
+        let overlay = self.overlay();
+        let old = overlay.value(&place);
+        let existed = old.is_some();
+        match decide(old) {
+            Change::Keep => Ok(false),
+            Change::Put(value) => overlay.write(&place, Some(value)).map(|()| true),
+            Change::Remove if !existed => Ok(false),
+            Change::Remove => overlay.write(&place, None).map(|()| true),
+        }
+    }
+
+    /// Reads the first of several keys, as [`Worker::get_many_first`] does, and returns the places
+    /// of all of them.
+    async fn note_first(&mut self, keys: &[&[u8]]) -> Result<Places, Error> {
+        let places = Places::of(self.space, keys.iter().copied())?;
+        let overlay = self.overlay();
+        let unknown: Vec<&[u8]> = places.iter().filter(|place| !overlay.has(place)).collect();
+        if !unknown.is_empty() {
+            let link = &mut self.link;
+            let values = attempted!(
+                link,
+                Repeat::Always,
+                link.open.index.multi_get_first(&mut link.client, &unknown).await
+            )?;
+            let overlay = self.overlay();
+            for (place, value) in unknown.into_iter().zip(values) {
+                overlay.note(place, value)?;
+            }
+        }
+        Ok(places)
+    }
+
+    #[cold]
+    pub(super) async fn get_many_first_noted(
+        &mut self,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        let places = self.note_first(keys).await?;
+        let overlay = self.overlay();
+        let known = places.iter().map_while(|place| overlay.buffer.known(place).cloned());
+        Ok(known.collect())
+    }
+
+    #[cold]
+    pub(super) async fn get_many_noted(&mut self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        let mut values = Vec::with_capacity(keys.len());
+        while values.len() < keys.len() {
+            values.extend(self.get_many_first_noted(&keys[values.len()..]).await?);
+        }
+        Ok(values)
+    }
+
+    /// Puts several pairs, after reading their keys together.
+    #[cold]
+    pub(super) async fn put_many_noted(
+        &mut self,
+        pairs: &[(&[u8], &[u8])],
+    ) -> Result<Vec<PutOutcome>, Error> {
+        self.get_many_noted(&pairs.iter().map(|pair| pair.0).collect::<Vec<_>>()).await?;
+        let mut outcomes = Vec::with_capacity(pairs.len());
+        for (key, value) in pairs {
+            outcomes.push(self.put_noted(key, value, Condition::Always).await?);
+        }
+        Ok(outcomes)
+    }
+
+    /// Removes several keys, after reading them together.
+    #[cold]
+    pub(super) async fn remove_many_noted(&mut self, keys: &[&[u8]]) -> Result<u64, Error> {
+        self.get_many_noted(keys).await?;
+        let mut removed = 0;
+        for key in keys {
+            removed += u64::from(self.update_noted(key, |_| Change::Remove).await?);
+        }
+        Ok(removed)
+    }
+
+    /// Visits the first pairs of a range. From the index it reads as many more as the transaction
+    /// has removed, so that enough remain.
+    #[cold]
+    pub(super) async fn scan_noted(
+        &mut self,
+        range: &ScanRange,
+        limit: usize,
+        mut visit: impl FnMut(&[u8], &[u8]) + Send,
+    ) -> Result<usize, Error> {
+        let (space, range) = (self.space, self.space.range(range));
+        let absent = self.overlay().in_range(&range).filter(|(_, value)| value.is_none()).count();
+        let asked = limit.saturating_add(absent).min(KEYS_MAX + 1);
+        let link = &mut self.link;
+        let found =
+            attempted!(link, Repeat::Always, link.open.index.scan(&mut link.client, &range, asked).await)?;
+        let overlay = self.overlay();
+        for (place, value) in found {
+            overlay.note(&place, Some(value))?;
+        }
+        let pairs = overlay.first_of(&range, limit);
+        for (place, value) in &pairs {
+            visit(space.key(place), value);
+        }
+        Ok(pairs.len())
+    }
+}
+
+#[cfg(test)]
+mod tests;
