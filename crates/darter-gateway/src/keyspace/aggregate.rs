@@ -17,12 +17,13 @@
 //! the head still has the mark, no acknowledged write is lost with it.
 
 use super::head::Generation;
-use super::{
-    Family, Head, Keyspace, Kind, PLACE_BYTES, Retries, Session, place, place_of_head, session, transaction,
-};
+use super::{Family, Head, Keyspace, Kind, PLACE_BYTES, Retries, place, place_of_head, session, transaction};
 use crate::fault::{Fault, WRONG_TYPE};
 use crate::turns;
+use darter::engine::Worker;
 use darter::{Condition, PutOutcome, ScanRange};
+use std::collections::BTreeSet;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 /// Pause between two reads of a doubt that must stay in a head.
@@ -36,6 +37,60 @@ const FIELD_BYTES: usize = PLACE_BYTES - 1 - 2 - size_of::<Generation>();
 /// Most bytes of a key and a member together: the member's index element also has the score, an end
 /// mark and a stamp.
 const MEMBER_BYTES: usize = FIELD_BYTES - 8 - 2 - 8;
+
+/// A connection to the pool.
+#[derive(Debug)]
+pub(super) struct Session {
+    worker: Worker,
+    /// The generations that the transaction in progress ends.
+    pub(super) ended: Vec<Aggregate>,
+    /// The keys of which it has read all elements, though their heads were not in doubt.
+    pub(super) unheld: BTreeSet<Vec<u8>>,
+}
+
+impl Session {
+    pub(super) fn new(worker: Worker) -> Self {
+        Self { worker, ended: Vec::new(), unheld: BTreeSet::new() }
+    }
+
+    /// Must be called when all elements of a range were read: a transaction in progress will notice
+    /// elements that other clients add, or will not commit.
+    pub(super) fn has_read_all(&mut self, aggregate: &Aggregate) -> Result<(), Fault> {
+        if self.is_in_transaction() {
+            let mut at = Vec::new();
+            place(&mut at, Family::Key, aggregate.key());
+            // Other clients cannot add to a generation that the transaction itself has begun.
+            if let Some(record) = self.worker.read_by_transaction(&at)?
+                && aggregate.is_of(record)
+                && without_doubt(aggregate.key(), record)?.is_some()
+            {
+                self.unheld.insert(aggregate.key().to_vec());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Deref for Session {
+    type Target = Worker;
+
+    fn deref(&self) -> &Worker {
+        &self.worker
+    }
+}
+
+impl DerefMut for Session {
+    fn deref_mut(&mut self) -> &mut Worker {
+        &mut self.worker
+    }
+}
+
+/// Returns the elements of a key whose head is not in doubt; `None` for a string.
+pub(super) fn without_doubt(key: &[u8], record: &[u8]) -> Result<Option<Aggregate>, Fault> {
+    let head = Head::parse(record)?;
+    let aggregate = Aggregate::of(key, &head).filter(|aggregate| aggregate.kind() != Kind::Intent);
+    Ok(aggregate.filter(|_| head.doubted_since().is_none()))
+}
 
 /// A generation of a key's elements.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,71 +9,15 @@
 //! Elements of a generation that a transaction ends are removed after its commit, so that removing
 //! a large hash takes one change.
 
-use super::aggregate::{bury, is_empty, mark};
-use super::{Aggregate, Family, Head, Keyspace, Kind, place, session};
+use super::aggregate::{bury, is_empty, mark, without_doubt};
+use super::{Aggregate, Head, Keyspace, Kind, session};
 use crate::fault::Fault;
-use darter::engine::Worker;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::ops::{Deref, DerefMut};
 use std::sync::LazyLock;
-
-/// A connection to the pool.
-#[derive(Debug)]
-pub(super) struct Session {
-    worker: Worker,
-    /// The generations that the transaction in progress ends.
-    pub(super) ended: Vec<Aggregate>,
-    /// The keys of which it has read all elements, though their heads were not in doubt.
-    unheld: BTreeSet<Vec<u8>>,
-}
-
-impl Session {
-    pub(super) fn new(worker: Worker) -> Self {
-        Self { worker, ended: Vec::new(), unheld: BTreeSet::new() }
-    }
-
-    /// Must be called when all elements of a range were read: a transaction in progress will notice
-    /// elements that other clients add, or will not commit.
-    pub(super) fn has_read_all(&mut self, aggregate: &Aggregate) -> Result<(), Fault> {
-        if self.is_in_transaction() {
-            let mut at = Vec::new();
-            place(&mut at, Family::Key, aggregate.key());
-            // Other clients cannot add to a generation that the transaction itself has begun.
-            if let Some(record) = self.worker.read_by_transaction(&at)?
-                && aggregate.is_of(record)
-                && without_doubt(aggregate.key(), record)?.is_some()
-            {
-                self.unheld.insert(aggregate.key().to_vec());
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Deref for Session {
-    type Target = Worker;
-
-    fn deref(&self) -> &Worker {
-        &self.worker
-    }
-}
-
-impl DerefMut for Session {
-    fn deref_mut(&mut self) -> &mut Worker {
-        &mut self.worker
-    }
-}
 
 /// The keys of the hash function for digests, so that clients cannot construct equal digests.
 static DIGESTS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-
-/// Returns the elements of a key whose head is not in doubt; `None` for a string.
-fn without_doubt(key: &[u8], record: &[u8]) -> Result<Option<Aggregate>, Fault> {
-    let head = Head::parse(record)?;
-    let aggregate = Aggregate::of(key, &head).filter(|aggregate| aggregate.kind() != Kind::Intent);
-    Ok(aggregate.filter(|_| head.doubted_since().is_none()))
-}
 
 impl Keyspace {
     /// Begins a transaction that was run before this often, and that reads all elements of the given

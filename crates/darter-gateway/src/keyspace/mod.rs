@@ -45,8 +45,7 @@ pub(super) use walk::{Chunk, KeyRange, Walked};
 
 use super::fault::Fault;
 use super::turns;
-use aggregate::{bury, doubt, is_empty};
-use atomically::Session;
+use aggregate::{Session, bury, doubt, is_empty};
 use darter::engine::{Engine, KeySpace};
 use darter::{Condition, Counters, IndexError, KEY_BYTES_MAX, PutOutcome, Store};
 use smallvec::SmallVec;

@@ -20,9 +20,10 @@
 //! on it.
 
 use super::head::Generation;
-use super::{Change, Family, Head, Keyspace, Retries, Session, place, session};
+use super::{Change, Family, Head, Keyspace, Retries, place, session};
 use crate::fault::Fault;
 use crate::turns;
+use darter::engine::Worker;
 use darter::{Condition, PutOutcome};
 use std::collections::BTreeMap;
 
@@ -41,7 +42,7 @@ fn place_of(transaction: Generation) -> Vec<u8> {
 
 /// Decides a transaction, unless it has been decided. Returns the valid verdict.
 async fn decide(
-    session: &mut Session,
+    session: &mut Worker,
     transaction: Generation,
     verdict: Verdict,
     now: u64,
@@ -56,14 +57,14 @@ async fn decide(
 }
 
 /// Returns whether a transaction has committed.
-pub(super) async fn is_committed(session: &mut Session, transaction: Generation) -> Result<bool, Fault> {
+pub(super) async fn is_committed(session: &mut Worker, transaction: Generation) -> Result<bool, Fault> {
     let is_committed = |record: &[u8]| record.first() == Some(&(Verdict::Committed as u8));
     let is_committed = session.get_with(place_of(transaction), is_committed).await?;
     Ok(is_committed.unwrap_or(false))
 }
 
 /// Aborts a transaction, so that its intents can be replaced. Returns whether it is aborted.
-pub(super) async fn abort(session: &mut Session, transaction: Generation, now: u64) -> Result<bool, Fault> {
+pub(super) async fn abort(session: &mut Worker, transaction: Generation, now: u64) -> Result<bool, Fault> {
     Ok(decide(session, transaction, Verdict::Aborted, now).await? == Verdict::Aborted)
 }
 
@@ -73,7 +74,7 @@ pub(super) fn decided_at(record: &[u8]) -> Option<u64> {
 }
 
 /// Replaces the intent at a place, whose transaction has committed, with a plain string.
-pub(super) async fn finish(session: &mut Session, at: &[u8], intent: &[u8]) -> Result<(), Fault> {
+pub(super) async fn finish(session: &mut Worker, at: &[u8], intent: &[u8]) -> Result<(), Fault> {
     let mut plain = Vec::with_capacity(intent.len());
     let head = Head::parse(intent)?;
     head.rewrite(&mut plain, head.expiry);

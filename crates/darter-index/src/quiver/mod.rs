@@ -22,6 +22,7 @@ mod hit_rate;
 #[cfg(test)]
 mod hot_words;
 mod incremental_stats;
+mod intents;
 #[cfg(test)]
 mod interleavings;
 mod map;

@@ -3,9 +3,9 @@
 use super::Quiver;
 use super::descent::{Descent, End, Image, Lookup, Purpose};
 use super::fold::took_a_trip;
+use super::intents::{intent_at, states_of};
 use super::operation::Operation;
 use super::shared::Shared;
-use super::transaction::{intent_at, states_of};
 use crate::Result;
 use crate::ordered::check_key;
 use crate::radix::{leaf, search};

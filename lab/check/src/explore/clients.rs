@@ -2,12 +2,10 @@
 //! before it begins and when it ends.
 
 use super::op::Op;
-use super::outcome::Violation;
-use super::plan::Plan;
-use super::scenario::Scenario;
+use super::recorder::{Identity, Recorder};
 use super::subject::Subject;
 use super::transaction::transact;
-use crate::history::{Action, Operation, Outcome as Told, Transaction};
+use crate::history::{Action, Operation, Outcome as Told};
 use darter_fabric::{CallFault, FabricError, ProcedureError};
 use darter_index::{Condition, IndexError, KeyValue, OrderedIndex, PutOutcome, ScanRange};
 use darter_pool::{Client, Pool, PoolError};
@@ -17,127 +15,11 @@ use std::future::Future;
 use std::ops::{Bound, Range};
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
 /// Fewest keys in a window of a scan, and most windows over the keys of a scenario.
 const WINDOW_MIN: usize = 2;
 const WINDOWS_MAX: usize = 4;
-
-/// The record that all clients of a run share.
-#[derive(Debug, Default)]
-pub(super) struct Recorder {
-    clock: u64,
-    pub history: Vec<Operation>,
-    pub transactions: Vec<Transaction>,
-    /// Verbs executed for each client.
-    pub verbs: Vec<u64>,
-    /// The operation of each client, while it performs one.
-    pub operations: Vec<Option<Op>>,
-    /// Awaits of each client.
-    pub awaits: Vec<u64>,
-    pub longest_op: Vec<(u64, u64)>,
-    pub errors: Vec<String>,
-    /// Operations that returned that a value was lost.
-    pub lost: u64,
-    /// Clients whose operation has not executed a verb yet.
-    fresh: Vec<bool>,
-    pub violation: Option<Violation>,
-    /// Clients that wait until no other client can move.
-    resting: Vec<Waker>,
-    /// Sweeps that have not ended.
-    pub sweeps: usize,
-    /// Processes that joined while clients ran, each with the process of the client that made it
-    /// join.
-    visitors: Vec<(u32, u32)>,
-}
-
-impl Recorder {
-    pub(super) fn new(clients: usize) -> Self {
-        Self {
-            verbs: vec![0; clients],
-            operations: vec![None; clients],
-            awaits: vec![0; clients],
-            fresh: vec![false; clients],
-            longest_op: vec![(0, 0); clients],
-            ..Self::default()
-        }
-    }
-
-    /// For the clients of a plan.
-    pub(super) fn of(plan: &Plan) -> Self {
-        let sweeps = plan.clients.iter().flatten().filter(|&&op| op == Op::Sweep).count();
-        Self { sweeps, ..Self::new(plan.clients.len()) }
-    }
-
-    /// Continues after the history that others recorded.
-    pub(super) fn begin_after(&mut self, history: Vec<Operation>, transactions: Vec<Transaction>) {
-        let last = |operation: &Operation| operation.returned.map_or(operation.invoked, |(at, _)| at);
-        let commits = transactions.iter().map(|one| one.returned.map_or(one.invoked, |(at, _)| at));
-        self.clock = history.iter().map(last).chain(commits).max().unwrap_or(0);
-        (self.history, self.transactions) = (history, transactions);
-    }
-
-    pub(super) fn tick(&mut self) -> u64 {
-        self.clock += 1;
-        self.clock
-    }
-
-    /// Moves the beginning of a client's operation to now, unless the operation has begun.
-    pub(super) fn begin_now(&mut self, client: u32) {
-        if std::mem::take(&mut self.fresh[client as usize]) {
-            let clock = self.clock;
-            let open =
-                |operation: &&mut Operation| operation.client == client && operation.returned.is_none();
-            // A cancelled operation keeps its interval: it is open at the end anyway.
-            let last = self.history.iter().rev().find(|operation| operation.client == client);
-            let invoked = last.map_or(clock, |operation| operation.invoked);
-            for operation in
-                self.history.iter_mut().filter(open).filter(|operation| operation.invoked == invoked)
-            {
-                operation.invoked = clock;
-            }
-        }
-    }
-
-    /// Whether a value of these operations' keys can have been lost: another write of one of them
-    /// has not returned.
-    fn may_be_lost(&self, mine: &Range<usize>) -> bool {
-        let keys = &self.history[mine.clone()];
-        self.history.iter().enumerate().any(|(at, other)| {
-            !mine.contains(&at)
-                && other.returned.is_none()
-                && other.action != Action::Get
-                && keys.iter().any(|operation| operation.key == other.key)
-        })
-    }
-
-    /// A process, and those that joined on behalf of its clients: a fault that stops one stops all.
-    pub(super) fn processes_of(&self, process: u32) -> impl Iterator<Item = u32> + '_ {
-        let visitors = self.visitors.iter().filter(move |&&(host, _)| host == process);
-        std::iter::once(process).chain(visitors.map(|&(_, visitor)| visitor))
-    }
-
-    /// Wakes the clients that wait until no other client can move. Returns whether there was one.
-    pub(super) fn end_rests(&mut self) -> bool {
-        let is_any = !self.resting.is_empty();
-        self.resting.drain(..).for_each(Waker::wake);
-        is_any
-    }
-
-    fn violate(&mut self, kind: &'static str, text: String) {
-        self.violation.get_or_insert(Violation::new(kind, text));
-    }
-}
-
-/// The identity of a client.
-pub(super) struct Identity<'s> {
-    pub number: u32,
-    /// Its process.
-    pub process: u32,
-    pub scenario: &'s Scenario,
-    /// The await at which its operation is dropped; if `true`, after the await has ended.
-    pub cancel_at: Option<(u64, bool)>,
-}
 
 /// The first process that joins while clients run.
 const FIRST_VISITOR: u32 = 100;

@@ -1,11 +1,11 @@
 //! The scheduled part of a run: events happen one at a time until all clients have ended, and
 //! faults strike between events.
 
-use super::clients::Recorder;
 use super::fault::Fault;
 use super::fixture::{Fixture, lease_ms};
 use super::outcome::{Outcome, Violation};
 use super::plan::Plan;
+use super::recorder::Recorder;
 use super::schedule::{Decision, Scheduler};
 use super::servers::{LATE_SERVER, SERVER, Servers};
 use super::subject::Subject;

@@ -2,12 +2,13 @@
 //! pool themselves; a fresh process reads every hot key, checks the index and audits the pool;
 //! remains of dead processes are repaired.
 
-use super::clients::{Identity, Recorder, client};
+use super::clients::client;
 use super::execution::Process;
 use super::fixture::Fixture;
 use super::op::Op;
 use super::outcome::{Outcome, Violation};
 use super::plan::Plan;
+use super::recorder::{Identity, Recorder};
 use super::servers::Servers;
 use super::subject::{OptionsOf, Subject};
 use super::verdict;

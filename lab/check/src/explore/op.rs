@@ -1,6 +1,6 @@
 //! The operations of a plan's clients, each a letter and perhaps the number of a key.
 
-use super::transaction::Roles;
+use super::roles::Roles;
 use std::fmt;
 use std::str::FromStr;
 

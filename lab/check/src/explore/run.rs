@@ -5,7 +5,7 @@
 //! are fenced and their blocks adopted, and a fresh process reads every hot key, checks the index
 //! and audits the pool. Anything wrong is a [`Violation`].
 
-use super::clients::{Identity, Recorder, client};
+use super::clients::client;
 use super::execution::{Execution, Process, kill};
 use super::fault::Fault;
 use super::fixture::Fixture;
@@ -13,6 +13,7 @@ use super::last_look::{after_power_failure, alone, last_look, look_around, repai
 use super::op::Op;
 use super::outcome::{Outcome, Violation};
 use super::plan::Plan;
+use super::recorder::{Identity, Recorder};
 use super::schedule::{Decision, Scheduler};
 use super::servers::Servers;
 use super::subject::{OptionsOf, Subject};

@@ -6,12 +6,12 @@
 
 use crate::checker::note;
 use crate::quiver::hint::{HotLeaf, PageSlot};
+use crate::quiver::intents::states_of;
 use crate::quiver::nibble::EdgeRange;
 use crate::quiver::page::{FIXED_WORDS, PageRef, Shape, standing_whole, verify_word};
 use crate::quiver::pair::INLINE_WORDS_MAX;
 use crate::quiver::shared::Shared;
 use crate::quiver::situations;
-use crate::quiver::transaction::states_of;
 use crate::quiver::word::{Print, State, Word};
 use crate::radix::compare;
 use crate::radix::intent::Intent;

@@ -14,6 +14,7 @@ mod tests;
 
 use super::Quiver;
 use super::descent::{Descent, End, Found, Image, Lookup, Purpose};
+use super::intents::intent_at;
 use super::operation::Operation;
 use super::page::{PageRef, Shape};
 use super::situations;
@@ -261,23 +262,6 @@ fn place_of(keys: HashKeys, key: &[u8], found: &Found) -> Option<Place> {
     })
 }
 
-/// The intent in a key's place.
-fn intent_in(spot: &Lookup) -> Result<Option<Intent<'_>>> {
-    match spot {
-        Lookup::Record { value: Some(image), .. } | Lookup::Delta { value: image, .. } => Intent::of(image),
-        Lookup::Record { value: None, .. } | Lookup::Absent { .. } => Ok(None),
-    }
-}
-
-/// The intent at the end of a descent.
-pub(in crate::quiver) fn intent_at(end: &End) -> Result<Option<Intent<'_>>> {
-    match end {
-        End::Page(found) => intent_in(&found.spot),
-        End::Value(Some(image)) => Intent::of(image),
-        _ => Ok(None),
-    }
-}
-
 /// Stores a decided transaction's outcome in a key's place as it was found.
 fn take_outcome(spot: &mut Lookup, outcome: Option<&[u8]>) -> Result<()> {
     let image_of = |image: &Image, value: &[u8]| {
@@ -300,22 +284,4 @@ fn take_outcome(spot: &mut Lookup, outcome: Option<&[u8]>) -> Result<()> {
         (Lookup::Absent { .. }, _) => {}
     }
     Ok(())
-}
-
-/// Reads the states of some transactions by their status words, in one round trip.
-///
-/// # Errors
-/// Those of the fabric, and [`IndexError::Corrupt`].
-pub(in crate::quiver) async fn states_of<F: Fabric>(
-    client: &mut Client<F>,
-    at: &[GlobalAddr],
-) -> Result<Vec<State>> {
-    let mut batch = client.batch();
-    let reads: Vec<_> = at.iter().map(|&at| (at, batch.read(at, 1))).collect();
-    let done = client.submit(batch).await?;
-    let state = |(at, read)| Ok(Status::parse(at, done.words(read)[0])?.state);
-    let states = reads.into_iter().map(state).collect();
-    client.recycle(done);
-    note(situations::INTENT_READ);
-    states
 }

@@ -1,9 +1,10 @@
 //! The second half of a commit: each intent is replaced by its outcome. A sweep does the same for
 //! the transactions of dead clients.
 
-use super::{CHUNK, Installed, Own, Place, intent_in, place_of};
+use super::{CHUNK, Installed, Own, Place, place_of};
 use crate::ordered::Write;
 use crate::quiver::descent::End;
+use crate::quiver::intents::intent_in;
 use crate::quiver::operation::Operation;
 use crate::quiver::page::{self, Shape};
 use crate::quiver::word::Word;

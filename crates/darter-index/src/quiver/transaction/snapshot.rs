@@ -5,9 +5,9 @@
 //! A key's word proves that its value has not changed only if the same word cannot come back: that
 //! holds for INLINE, LEAF and INTENT under one pin, but not for words without a value.
 
-use super::{intent_in, states_of};
 use crate::checker::note;
 use crate::quiver::descent::{End, Lookup};
+use crate::quiver::intents::{intent_in, states_of};
 use crate::quiver::operation::Operation;
 use crate::quiver::search::value_at;
 use crate::quiver::situations;

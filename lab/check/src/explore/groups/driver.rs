@@ -2,10 +2,10 @@
 //! tasks post become frames, and the groups' replies let the tasks continue. Only one party moves
 //! at a time, and one seed decides everything.
 
-use super::super::clients::Recorder;
 use super::super::execution::{Process, kill};
 use super::super::fault::Fault;
 use super::super::outcome::Violation;
+use super::super::recorder::Recorder;
 use super::super::subject::Subject;
 use super::nodes::Nodes;
 use darter_sim::groups::{MS, Random};

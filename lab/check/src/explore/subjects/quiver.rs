@@ -4,9 +4,9 @@
 use super::super::fault::Fault;
 use super::super::fixture::open_new;
 use super::super::op::Op;
+use super::super::roles::{Role, Roles};
 use super::super::scenario::{self, Scenario};
 use super::super::subject::{Promises, Subject};
-use super::super::transaction::{Role, Roles};
 use darter_fabric::block_on;
 use darter_index::checker::Situation;
 use darter_index::{

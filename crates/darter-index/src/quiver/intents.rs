@@ -1,0 +1,41 @@
+//! Intents of transactions as descents find them, and their transactions' states.
+
+use super::outcome::{End, Lookup};
+use super::situations;
+use crate::Result;
+use crate::checker::note;
+use crate::radix::intent::{Intent, State, Status};
+use darter_fabric::{Fabric, GlobalAddr};
+use darter_pool::Client;
+
+/// The intent in a key's place.
+pub(super) fn intent_in(spot: &Lookup) -> Result<Option<Intent<'_>>> {
+    match spot {
+        Lookup::Record { value: Some(image), .. } | Lookup::Delta { value: image, .. } => Intent::of(image),
+        Lookup::Record { value: None, .. } | Lookup::Absent { .. } => Ok(None),
+    }
+}
+
+/// The intent at the end of a descent.
+pub(super) fn intent_at(end: &End) -> Result<Option<Intent<'_>>> {
+    match end {
+        End::Page(found) => intent_in(&found.spot),
+        End::Value(Some(image)) => Intent::of(image),
+        _ => Ok(None),
+    }
+}
+
+/// Reads the states of some transactions by their status words, in one round trip.
+///
+/// # Errors
+/// Those of the fabric, and [`IndexError::Corrupt`].
+pub(super) async fn states_of<F: Fabric>(client: &mut Client<F>, at: &[GlobalAddr]) -> Result<Vec<State>> {
+    let mut batch = client.batch();
+    let reads: Vec<_> = at.iter().map(|&at| (at, batch.read(at, 1))).collect();
+    let done = client.submit(batch).await?;
+    let state = |(at, read)| Ok(Status::parse(at, done.words(read)[0])?.state);
+    let states = reads.into_iter().map(state).collect();
+    client.recycle(done);
+    note(situations::INTENT_READ);
+    states
+}
