@@ -81,11 +81,11 @@ impl<F: Fabric> Operation<'_, F> {
                 self.rebuild(ParentSlot::of(node, words, edge), page).await?;
                 return Ok(true);
             }
-            if let Some(settled) = &mut settled {
-                if self.settle_page(&shape, &page_words).await? {
-                    note(situations::INTENT_SWEPT);
-                    **settled = true;
-                }
+            if let Some(settled) = &mut settled
+                && self.settle_page(&shape, &page_words).await?
+            {
+                note(situations::INTENT_SWEPT);
+                **settled = true;
             }
         }
         Ok(false)

@@ -84,7 +84,7 @@ const CHOICES_MAX: usize = 1 << CHOSEN_WORDS_MAX;
 const BYSTANDER: &str = "p0,d1,i2,g0";
 
 /// Transactions that are struck, and the operations of a client that commits transactions too.
-const TRANSACTIONS: [&str; 2] = ["tpdp", "tgp"];
+const TRANSACTIONS: [&str; 3] = ["tpdp", "tgp", "tgg"];
 const TRANSACTING_BYSTANDER: &str = "tpp,tp-b,d1,tgd,g0";
 
 /// The same as [`BESIDE_HELD`], in scenarios with transactions.
