@@ -1,5 +1,5 @@
 //! Transactions as a program meets them: threads and processes that transfer money between
-//! accounts, and are killed meanwhile.
+//! accounts, and are killed while they do.
 
 use crate::adversary::assert_sound;
 use darter::{AsyncStore, Change, Error, IndexKind, OpKind, Store, Table, TransactionError, block_on};
@@ -296,8 +296,9 @@ fn child_process() {
 #[test]
 fn processes_killed_in_transactions_conserve_the_money() {
     let directory = tempfile::tempdir().unwrap();
-    let url = format!("file:{}?size=64M&nodes=2", directory.path().join("pool").display());
-    let store = Store::open(&url).unwrap();
+    // Blocks for all lives: how soon those of the dead are free depends on their leases.
+    let url = format!("file:{}?size=256M&nodes=2", directory.path().join("pool").display());
+    let store = Store::options().block_bytes(1 << 20).open(&url).unwrap();
     open_accounts(&store);
     let start = |seed: u64| -> Child {
         Command::new(std::env::current_exe().unwrap())
