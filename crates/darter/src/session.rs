@@ -4,9 +4,9 @@ use crate::Error;
 use crate::key_space::KeySpace;
 use crate::membership::Membership;
 use crate::worker::Worker;
+use crate::workers::{Keeper, Lease};
 use darter_fabric::Counters;
 use std::cell::RefCell;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// One thread's access to a [`Store`](crate::Store), with the same operations.
@@ -53,13 +53,14 @@ impl Session {
     ///
     /// # Errors
     /// Fails if a memory node cannot be reached.
-    pub(crate) fn lease(&self) -> Result<SessionLease<'_>, Error> {
+    #[inline]
+    pub(crate) fn lease(&self) -> Result<Lease<'_, Self>, Error> {
         let idle = self.idle.borrow_mut().pop();
         let worker = match idle {
             Some(worker) => worker,
             None => self.open_another()?,
         };
-        Ok(SessionLease { session: self, worker: Some(worker) })
+        Ok(Lease::new(self, worker))
     }
 
     #[cold]
@@ -89,33 +90,10 @@ impl Session {
     }
 }
 
-/// A worker of a session, which gets it back.
-pub(crate) struct SessionLease<'s> {
-    session: &'s Session,
-    /// Empty once dropped.
-    worker: Option<Box<Worker>>,
-}
-
-impl Deref for SessionLease<'_> {
-    type Target = Worker;
-
+impl Keeper for Session {
     #[inline]
-    fn deref(&self) -> &Worker {
-        self.worker.as_ref().expect("it is there until the lease is dropped")
-    }
-}
-
-impl DerefMut for SessionLease<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Worker {
-        self.worker.as_mut().expect("it is there until the lease is dropped")
-    }
-}
-
-impl Drop for SessionLease<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.session.idle.borrow_mut().extend(self.worker.take());
+    fn give_back(&self, worker: Box<Worker>) {
+        self.idle.borrow_mut().push(worker);
     }
 }
 

@@ -7,16 +7,17 @@
 //! The futures of the most frequent operations are pinned where they are created: awaiting one
 //! would move it once more, which is measurable in memory of this machine.
 
+mod overlay;
 mod transaction;
 
-use self::transaction::Overlay;
+use self::overlay::Overlay;
 use crate::batch;
 use crate::key_space::{KeySpace, Places};
 use crate::link::{Link, Repeat, attempted};
 use crate::membership::Membership;
 use crate::{Change, Error, KeyRange};
 use darter_fabric::Counters;
-use darter_index::{Access, Commit, Condition, KeyValue, OrderedIndex, PutOutcome, ScanRange};
+use darter_index::{Condition, KeyValue, OrderedIndex, PutOutcome, ScanRange};
 use std::ops::Bound;
 use std::pin::pin;
 use std::sync::Arc;
@@ -56,7 +57,7 @@ impl Worker {
 
     /// Fails if the store was opened read-only.
     #[inline]
-    pub(crate) fn verify_writable(&self) -> Result<(), Error> {
+    fn verify_writable(&self) -> Result<(), Error> {
         if self.is_read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
@@ -240,22 +241,8 @@ impl Worker {
     ///
     /// # Errors
     /// Fails if the key is too long.
-    pub(crate) fn place_of(&mut self, key: &[u8]) -> Result<Vec<u8>, Error> {
+    fn place_of(&mut self, key: &[u8]) -> Result<Vec<u8>, Error> {
         Ok(self.space.place(key, &mut self.place)?.to_vec())
-    }
-
-    /// Commits a transaction of keys given by their places.
-    ///
-    /// # Errors
-    /// Fails as [`AsyncTransaction::commit`](crate::AsyncTransaction::commit) does.
-    #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
-    pub(crate) async fn commit_all(
-        &mut self,
-        accesses: &[Access<'_>],
-        attempt: u16,
-    ) -> Result<Commit, Error> {
-        let link = &mut self.link;
-        attempted!(link, Repeat::IfUnsent, link.open.index.commit(&mut link.client, accesses, attempt).await)
     }
 
     /// As [`AsyncSession::put_many`](crate::AsyncSession::put_many).

@@ -45,11 +45,24 @@ pub(crate) struct Workers {
     more: Mutex<Vec<Box<Worker>>>,
 }
 
-/// A worker for one operation.
-pub(crate) struct Lease<'w> {
-    workers: &'w Workers,
+/// Keeps idle workers.
+pub(crate) trait Keeper {
+    /// Keeps a worker that is idle again.
+    fn give_back(&self, worker: Box<Worker>);
+}
+
+/// A worker that its keeper gets back.
+pub(crate) struct Lease<'w, K: Keeper = Workers> {
+    keeper: &'w K,
     /// Empty once dropped.
     worker: Option<Box<Worker>>,
+}
+
+impl<'w, K: Keeper> Lease<'w, K> {
+    #[inline]
+    pub(crate) fn new(keeper: &'w K, worker: Box<Worker>) -> Self {
+        Self { keeper, worker: Some(worker) }
+    }
 }
 
 impl Workers {
@@ -73,7 +86,7 @@ impl Workers {
             Some(worker) => worker,
             None => self.another()?,
         };
-        Ok(Lease { workers: self, worker: Some(worker) })
+        Ok(Lease::new(self, worker))
     }
 
     #[inline]
@@ -87,13 +100,6 @@ impl Workers {
             return Ok(worker);
         }
         Ok(Box::new(Worker::open(&self.membership, self.space)?))
-    }
-
-    #[inline]
-    fn give_back(&self, worker: Box<Worker>) {
-        if let Some(displaced) = self.slot().replace(Some(worker)) {
-            self.keep(displaced);
-        }
     }
 
     #[cold]
@@ -120,7 +126,16 @@ impl Workers {
     }
 }
 
-impl Deref for Lease<'_> {
+impl Keeper for Workers {
+    #[inline]
+    fn give_back(&self, worker: Box<Worker>) {
+        if let Some(displaced) = self.slot().replace(Some(worker)) {
+            self.keep(displaced);
+        }
+    }
+}
+
+impl<K: Keeper> Deref for Lease<'_, K> {
     type Target = Worker;
 
     #[inline]
@@ -129,18 +144,18 @@ impl Deref for Lease<'_> {
     }
 }
 
-impl DerefMut for Lease<'_> {
+impl<K: Keeper> DerefMut for Lease<'_, K> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Worker {
         self.worker.as_mut().expect("it is there until the lease is dropped")
     }
 }
 
-impl Drop for Lease<'_> {
+impl<K: Keeper> Drop for Lease<'_, K> {
     #[inline]
     fn drop(&mut self) {
         if let Some(worker) = self.worker.take() {
-            self.workers.give_back(worker);
+            self.keeper.give_back(worker);
         }
     }
 }

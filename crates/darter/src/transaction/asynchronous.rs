@@ -1,6 +1,6 @@
 //! Transactions whose operations are futures.
 
-use super::{Buffer, TransactionError, pause};
+use super::{RUNS_MAX, TransactionError, begin, commit, pause, update};
 use crate::workers::Lease;
 use crate::{AsyncSession, AsyncStore, Change, Error};
 use std::future::poll_fn;
@@ -26,12 +26,19 @@ use std::task::Poll;
 /// ```
 pub struct AsyncTransaction<'s> {
     worker: Lease<'s>,
-    buffer: Buffer,
+}
+
+impl Drop for AsyncTransaction<'_> {
+    fn drop(&mut self) {
+        self.worker.roll_back();
+    }
 }
 
 impl std::fmt::Debug for AsyncTransaction<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AsyncTransaction").field("keys", &self.buffer.entries.len()).finish_non_exhaustive()
+        f.debug_struct("AsyncTransaction")
+            .field("keys", &self.worker.transaction_keys())
+            .finish_non_exhaustive()
     }
 }
 
@@ -57,7 +64,9 @@ macro_rules! transactions {
             /// # Errors
             /// Fails if a memory node cannot be reached.
             pub fn transaction(&self) -> Result<AsyncTransaction<'_>, Error> {
-                Ok(AsyncTransaction { worker: self.worker()?, buffer: Buffer::default() })
+                let mut worker = self.worker()?;
+                begin(&mut worker, 0);
+                Ok(AsyncTransaction { worker })
             }
 
             #[doc = concat!("As [`", $blocking, "::transact`](crate::", $blocking, "::transact).")]
@@ -85,16 +94,17 @@ macro_rules! transactions {
                 mut body: impl AsyncFnMut(&mut AsyncTransaction<'_>) -> Result<R, Error>,
             ) -> Result<R, Error> {
                 let mut transaction = self.transaction()?;
-                loop {
+                for attempt in 1..=RUNS_MAX {
                     let result = body(&mut transaction).await?;
-                    if transaction.worker.commit(&transaction.buffer).await? {
+                    if transaction.worker.commit_transaction().await? {
                         return Ok(result);
                     }
-                    transaction.buffer.again()?;
-                    for _ in 0..pause(transaction.buffer.attempt) {
+                    begin(&mut transaction.worker, attempt);
+                    for _ in 0..pause(attempt) {
                         let_others_run().await;
                     }
                 }
+                Err(TransactionError::Conflict.into())
             }
         }
     };
@@ -135,7 +145,7 @@ impl AsyncTransaction<'_> {
     /// # Errors
     /// Fails as [`Store::get`](crate::Store::get) does.
     pub async fn get(&mut self, key: impl AsRef<[u8]> + Send) -> Result<Option<Vec<u8>>, Error> {
-        self.worker.get_in(&mut self.buffer, key.as_ref()).await
+        self.worker.get(key).await
     }
 
     /// Returns the values of several keys, in the order of the keys, in as many round trips as the longest
@@ -159,8 +169,7 @@ impl AsyncTransaction<'_> {
         &mut self,
         keys: &[K],
     ) -> Result<Vec<Option<Vec<u8>>>, Error> {
-        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        self.worker.get_many_in(&mut self.buffer, &keys).await
+        self.worker.get_many(keys).await
     }
 
     /// Returns whether a key is present, as this transaction has changed it.
@@ -203,7 +212,7 @@ impl AsyncTransaction<'_> {
     /// Fails if the key is too long, if the transaction has too many keys, or if the store is
     /// read-only.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>) -> Result<(), Error> {
-        self.worker.put_in(&mut self.buffer, key.as_ref(), Some(value.into()))
+        self.worker.write_blind(key.as_ref(), Some(value.into()))
     }
 
     /// Stores a value under a key when the transaction is committed. Returns the old value.
@@ -273,7 +282,7 @@ impl AsyncTransaction<'_> {
     /// # Errors
     /// Fails as [`Self::put`] does.
     pub fn discard(&mut self, key: impl AsRef<[u8]>) -> Result<(), Error> {
-        self.worker.put_in(&mut self.buffer, key.as_ref(), None)
+        self.worker.write_blind(key.as_ref(), None)
     }
 
     /// Changes a key as `decide` returns, which gets its value. Returns the old value.
@@ -300,7 +309,7 @@ impl AsyncTransaction<'_> {
         key: impl AsRef<[u8]> + Send,
         decide: impl FnOnce(Option<&[u8]>) -> Change + Send,
     ) -> Result<Option<Vec<u8>>, Error> {
-        self.worker.update_in(&mut self.buffer, key.as_ref(), decide).await
+        update(&mut self.worker, key, decide).await
     }
 
     /// As [`Transaction::commit`](crate::Transaction::commit). If the future is dropped, all changes
@@ -322,7 +331,7 @@ impl AsyncTransaction<'_> {
     /// # Errors
     /// Fails as [`Transaction::commit`](crate::Transaction::commit) does.
     pub async fn commit(mut self) -> Result<(), Error> {
-        if self.worker.commit(&self.buffer).await? { Ok(()) } else { Err(TransactionError::Conflict.into()) }
+        commit(&mut self.worker).await
     }
 
     /// As [`Transaction::rollback`](crate::Transaction::rollback).
@@ -341,6 +350,6 @@ impl AsyncTransaction<'_> {
     /// # }
     /// ```
     pub fn rollback(&mut self) {
-        self.buffer.entries.clear();
+        self.worker.start_over();
     }
 }

@@ -1,42 +1,14 @@
 //! Transactions whose calls block.
 
-use super::{Buffer, TransactionError, pause};
-use crate::session::SessionLease;
+use super::{RUNS_MAX, TransactionError, begin, commit, pause, update};
 use crate::worker::Worker;
-use crate::workers::Lease;
 use crate::{Change, Error, Session, Store};
 use darter_fabric::block_on;
-use std::ops::{Deref, DerefMut};
+use std::ops::DerefMut;
 use std::time::Duration;
 
 /// The unit of a pause before a transaction is run again.
 const PAUSE_STEP: Duration = Duration::from_micros(20);
-
-/// The worker of a transaction.
-enum Held<'s> {
-    OfStore(Lease<'s>),
-    OfSession(SessionLease<'s>),
-}
-
-impl Deref for Held<'_> {
-    type Target = Worker;
-
-    fn deref(&self) -> &Worker {
-        match self {
-            Self::OfStore(lease) => lease,
-            Self::OfSession(lease) => lease,
-        }
-    }
-}
-
-impl DerefMut for Held<'_> {
-    fn deref_mut(&mut self) -> &mut Worker {
-        match self {
-            Self::OfStore(lease) => lease,
-            Self::OfSession(lease) => lease,
-        }
-    }
-}
 
 /// Changes of several keys that take effect at one moment, if no key that was read has changed in
 /// between: from [`Store::transaction`] or [`Session::transaction`]. [`Store::transact`] runs one
@@ -67,19 +39,25 @@ impl DerefMut for Held<'_> {
 /// # }
 /// ```
 pub struct Transaction<'s> {
-    worker: Held<'s>,
-    buffer: Buffer,
+    /// Leased from the store or the session.
+    worker: Box<dyn DerefMut<Target = Worker> + 's>,
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        self.worker.roll_back();
+    }
 }
 
 impl std::fmt::Debug for Transaction<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Transaction").field("keys", &self.buffer.entries.len()).finish_non_exhaustive()
+        f.debug_struct("Transaction").field("keys", &self.worker.transaction_keys()).finish_non_exhaustive()
     }
 }
 
 /// Implements transactions for a type that blocks.
 macro_rules! transactions {
-    ($caller:ty, $held:ident, $self:ident => $lease:expr) => {
+    ($caller:ty, $self:ident => $lease:expr) => {
         impl $caller {
             /// Begins a transaction.
             ///
@@ -98,7 +76,9 @@ macro_rules! transactions {
             /// # Errors
             /// Fails if a memory node cannot be reached.
             pub fn transaction(&$self) -> Result<Transaction<'_>, Error> {
-                Ok(Transaction { worker: Held::$held($lease?), buffer: Buffer::default() })
+                let mut worker = Box::new($lease?);
+                begin(&mut worker, 0);
+                Ok(Transaction { worker })
             }
 
             /// Runs a transaction and commits it. After a conflict, runs `body` again from the
@@ -127,21 +107,22 @@ macro_rules! transactions {
                 mut body: impl FnMut(&mut Transaction<'_>) -> Result<R, Error>,
             ) -> Result<R, Error> {
                 let mut transaction = self.transaction()?;
-                loop {
+                for attempt in 1..=RUNS_MAX {
                     let result = body(&mut transaction)?;
-                    if block_on(transaction.worker.commit(&transaction.buffer))? {
+                    if block_on(transaction.worker.commit_transaction())? {
                         return Ok(result);
                     }
-                    transaction.buffer.again()?;
-                    std::thread::sleep(PAUSE_STEP * pause(transaction.buffer.attempt) as u32);
+                    begin(&mut transaction.worker, attempt);
+                    std::thread::sleep(PAUSE_STEP * pause(attempt) as u32);
                 }
+                Err(TransactionError::Conflict.into())
             }
         }
     };
 }
 
-transactions!(Store, OfStore, self => self.workers().lease());
-transactions!(Session, OfSession, self => self.lease());
+transactions!(Store, self => self.workers().lease());
+transactions!(Session, self => self.lease());
 
 impl Transaction<'_> {
     /// Returns the value of a key, as this transaction has changed it; `None` if the key is absent.
@@ -160,7 +141,7 @@ impl Transaction<'_> {
     /// # Errors
     /// Fails as [`Store::get`](crate::Store::get) does.
     pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
-        block_on(self.worker.get_in(&mut self.buffer, key.as_ref()))
+        block_on(self.worker.get(key))
     }
 
     /// Returns the values of several keys, in the order of the keys, in as many round trips as the longest
@@ -178,9 +159,8 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// Fails as [`Self::get`] does.
-    pub fn get_many<K: AsRef<[u8]>>(&mut self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, Error> {
-        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        block_on(self.worker.get_many_in(&mut self.buffer, &keys))
+    pub fn get_many<K: AsRef<[u8]> + Sync>(&mut self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        block_on(self.worker.get_many(keys))
     }
 
     /// Returns whether a key is present, as this transaction has changed it.
@@ -219,7 +199,7 @@ impl Transaction<'_> {
     /// Fails if the key is too long, if the transaction has too many keys, or if the store is
     /// read-only.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>) -> Result<(), Error> {
-        self.worker.put_in(&mut self.buffer, key.as_ref(), Some(value.into()))
+        self.worker.write_blind(key.as_ref(), Some(value.into()))
     }
 
     /// Stores a value under a key when the transaction is committed. Returns the old value.
@@ -283,7 +263,7 @@ impl Transaction<'_> {
     /// # Errors
     /// Fails as [`Self::put`] does.
     pub fn discard(&mut self, key: impl AsRef<[u8]>) -> Result<(), Error> {
-        self.worker.put_in(&mut self.buffer, key.as_ref(), None)
+        self.worker.write_blind(key.as_ref(), None)
     }
 
     /// Changes a key as `decide` returns, which gets its value. Returns the old value.
@@ -308,7 +288,7 @@ impl Transaction<'_> {
         key: impl AsRef<[u8]>,
         decide: impl FnOnce(Option<&[u8]>) -> Change + Send,
     ) -> Result<Option<Vec<u8>>, Error> {
-        block_on(self.worker.update_in(&mut self.buffer, key.as_ref(), decide))
+        block_on(update(&mut self.worker, key, decide))
     }
 
     /// Commits: all changes take effect at one moment, at which the keys that were read still have
@@ -331,11 +311,7 @@ impl Transaction<'_> {
     /// pool's index is DART, which has no transactions. Nothing has changed then, unless
     /// [`Error::is_unsent`] says that it is uncertain.
     pub fn commit(mut self) -> Result<(), Error> {
-        if block_on(self.worker.commit(&self.buffer))? {
-            Ok(())
-        } else {
-            Err(TransactionError::Conflict.into())
-        }
+        block_on(commit(&mut self.worker))
     }
 
     /// Forgets all that the transaction has read and changed.
@@ -352,6 +328,6 @@ impl Transaction<'_> {
     /// # }
     /// ```
     pub fn rollback(&mut self) {
-        self.buffer.entries.clear();
+        self.worker.start_over();
     }
 }

@@ -5,79 +5,14 @@
 //! value, or the one that the transaction will store.
 
 use super::Worker;
+use super::overlay::{KEYS_MAX, Overlay, Value};
 use crate::key_space::Places;
 use crate::link::{Repeat, attempted};
-use crate::transaction::{Buffer, KEYS_MAX, TransactionError};
 use crate::{Change, Error};
-use darter_index::{Condition, OrderedIndex, PutOutcome, ScanRange};
-use std::ops::Bound;
+use darter_index::{Commit, Condition, OrderedIndex, PutOutcome, ScanRange};
 
 /// The largest number of bytes that a transaction of a worker keeps, keys and values together.
 const BYTES_MAX: usize = 256 << 20;
-
-/// The keys that the transaction in progress has read and changed.
-#[derive(Default)]
-pub(super) struct Overlay {
-    buffer: Buffer,
-    /// The bytes that were put into the buffer.
-    bytes: usize,
-}
-
-impl Overlay {
-    fn has(&self, place: &[u8]) -> bool {
-        self.buffer.known(place).is_some()
-    }
-
-    fn value(&self, place: &[u8]) -> Option<&[u8]> {
-        self.buffer.known(place)?.as_deref()
-    }
-
-    /// Fails if the buffer has become too large.
-    fn grow(&mut self, place: &[u8], value: Option<&[u8]>) -> Result<(), Error> {
-        self.bytes += place.len() + value.map_or(0, <[u8]>::len);
-        if self.bytes > BYTES_MAX {
-            return Err(TransactionError::TooManyBytes { bytes: self.bytes, max: BYTES_MAX }.into());
-        }
-        Ok(())
-    }
-
-    /// Keeps the value that the index has under a key, unless the transaction knows a value.
-    fn note(&mut self, place: &[u8], value: Option<Vec<u8>>) -> Result<(), Error> {
-        if self.has(place) {
-            return Ok(());
-        }
-        self.grow(place, value.as_deref())?;
-        self.buffer.note_read(place.to_vec(), value);
-        self.buffer.check_size()
-    }
-
-    fn write(&mut self, place: &[u8], value: Option<Vec<u8>>) -> Result<(), Error> {
-        self.grow(place, value.as_deref())?;
-        self.buffer.write(place.to_vec(), value)
-    }
-
-    /// The keys of a range that the transaction knows, with their values.
-    fn in_range<'o>(
-        &'o self,
-        range: &'o ScanRange,
-    ) -> impl DoubleEndedIterator<Item = (&'o [u8], Option<&'o [u8]>)> {
-        use Bound::{Excluded, Included, Unbounded};
-        let is_empty = match (&range.from, &range.to) {
-            (Unbounded, _) | (_, Unbounded) => false,
-            (Included(from), Included(to)) => from > to,
-            (Included(from) | Excluded(from), Included(to) | Excluded(to)) => from >= to,
-        };
-        let bounds = (range.from.as_ref().map(Vec::as_slice), range.to.as_ref().map(Vec::as_slice));
-        let known = (!is_empty).then(|| self.buffer.known_in(bounds));
-        known.into_iter().flatten()
-    }
-
-    /// The first pairs of a range, in its direction.
-    fn first_of<'o>(&'o self, range: &'o ScanRange, limit: usize) -> Vec<(&'o [u8], &'o [u8])> {
-        let present = self.in_range(range).filter_map(|(place, value)| Some((place, value?)));
-        if range.reverse { present.rev().take(limit).collect() } else { present.take(limit).collect() }
-    }
-}
 
 fn outside() -> ! {
     unreachable!("the caller has checked that there is a transaction")
@@ -114,8 +49,22 @@ impl Worker {
     /// # }
     /// ```
     pub fn begin_transaction(&mut self, attempt: u16) {
-        let overlay = Overlay { buffer: Buffer::of_attempt(attempt), bytes: 0 };
-        self.transaction = Some(Box::new(overlay));
+        self.begin_within(attempt, BYTES_MAX);
+    }
+
+    /// As [`Worker::begin_transaction`], with another limit on the bytes that are kept.
+    pub(crate) fn begin_within(&mut self, attempt: u16, bytes_max: usize) {
+        self.transaction = Some(Box::new(Overlay::new(attempt, bytes_max)));
+    }
+
+    /// Forgets all that the transaction in progress has read and changed.
+    pub(crate) fn start_over(&mut self) {
+        self.overlay().clear();
+    }
+
+    /// The number of keys of the transaction in progress.
+    pub(crate) fn transaction_keys(&self) -> usize {
+        self.transaction.as_ref().map_or(0, |overlay| overlay.len())
     }
 
     /// Returns whether a transaction is in progress.
@@ -176,11 +125,18 @@ impl Worker {
     ///
     /// # Errors
     /// Fails as [`AsyncTransaction::commit`](crate::AsyncTransaction::commit) does.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn commit_transaction(&mut self) -> Result<bool, Error> {
-        match self.transaction.take() {
-            Some(overlay) => self.commit(&overlay.buffer).await,
-            None => Ok(true),
-        }
+        let Some(overlay) = self.transaction.take().filter(|overlay| !overlay.is_trivial()) else {
+            return Ok(true);
+        };
+        let (accesses, link) = (overlay.accesses(), &mut self.link);
+        let outcome = attempted!(
+            link,
+            Repeat::IfUnsent,
+            link.open.index.commit(&mut link.client, &accesses, overlay.attempt).await
+        );
+        Ok(outcome? == Commit::Done)
     }
 
     /// Returns the value that the transaction has read of a key from the index, whatever it has
@@ -203,7 +159,7 @@ impl Worker {
     /// Fails if the key is too long.
     pub fn read_by_transaction(&mut self, key: impl AsRef<[u8]>) -> Result<Option<&[u8]>, Error> {
         let place = self.place_of(key.as_ref())?;
-        Ok(self.transaction.as_ref().and_then(|overlay| overlay.buffer.read(&place)))
+        Ok(self.transaction.as_ref().and_then(|overlay| overlay.read(&place)))
     }
 
     fn overlay(&mut self) -> &mut Overlay {
@@ -213,7 +169,7 @@ impl Worker {
     /// Reads a key, unless the transaction knows its value, and returns its place.
     async fn noted(&mut self, key: &[u8]) -> Result<Vec<u8>, Error> {
         let place = self.place_of(key)?;
-        if !self.overlay().has(&place) {
+        if self.overlay().known(&place).is_none() {
             let link = &mut self.link;
             let value = attempted!(
                 link,
@@ -253,11 +209,22 @@ impl Worker {
         Ok(outcome)
     }
 
+    /// Stores a value under a key, or removes it, without reading the key.
+    ///
+    /// # Errors
+    /// Fails if the key is too long, if the transaction has become too large, or if the store is
+    /// read-only.
+    pub(crate) fn write_blind(&mut self, key: &[u8], value: Value) -> Result<(), Error> {
+        self.verify_writable()?;
+        let place = self.place_of(key)?;
+        self.overlay().write(&place, value)
+    }
+
     #[cold]
     pub(super) async fn update_noted(
         &mut self,
         key: &[u8],
-        mut decide: impl FnMut(Option<&[u8]>) -> Change + Send,
+        decide: impl FnOnce(Option<&[u8]>) -> Change + Send,
     ) -> Result<bool, Error> {
         let place = self.noted(key).await?;
         let overlay = self.overlay();
@@ -276,7 +243,7 @@ impl Worker {
     async fn note_first(&mut self, keys: &[&[u8]]) -> Result<Places, Error> {
         let places = Places::of(self.space, keys.iter().copied())?;
         let overlay = self.overlay();
-        let unknown: Vec<&[u8]> = places.iter().filter(|place| !overlay.has(place)).collect();
+        let unknown: Vec<&[u8]> = places.iter().filter(|place| overlay.known(place).is_none()).collect();
         if !unknown.is_empty() {
             let link = &mut self.link;
             let values = attempted!(
@@ -299,7 +266,7 @@ impl Worker {
     ) -> Result<Vec<Option<Vec<u8>>>, Error> {
         let places = self.note_first(keys).await?;
         let overlay = self.overlay();
-        let known = places.iter().map_while(|place| overlay.buffer.known(place).cloned());
+        let known = places.iter().map_while(|place| overlay.known(place).cloned());
         Ok(known.collect())
     }
 

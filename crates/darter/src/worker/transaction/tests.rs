@@ -1,9 +1,12 @@
+//! The transaction mode against a map.
+
 use super::*;
-use crate::Store;
 use crate::engine::{Engine, KeySpace};
+use crate::{Store, TransactionError};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
