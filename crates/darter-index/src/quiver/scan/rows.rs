@@ -226,10 +226,9 @@ impl<'w> Rows<'w> {
         let Self { pairs, sources, end, .. } = self;
         let unread: Vec<_> = unread.iter().collect();
         let leaves = Leaves::read(client, &unread).await?;
-        let (mut read, moved_out) = leaves.pairs(shared, &sources).await?;
-        leaves.decide(client, &mut read).await?;
+        let Read { pairs: read, intents, moved_out } = leaves.pairs(shared, &sources).await?;
         let mut pairs: Vec<Leaf<'_>> = pairs;
-        pairs.extend(read.into_iter().flatten());
+        pairs.extend(decided(client, read, intents).await?);
         hand_on(pairs, false, (end, first), range, sink).await?;
         let moved_out = moved_out.map(<[u8]>::to_vec);
         client.recycle(leaves.done);
@@ -266,17 +265,15 @@ impl<'w> Rows<'w> {
                 records.reverse();
             }
             let added = Leaves::read(client, &delta).await?;
-            let (mut in_delta, moved) = added.pairs(shared, sources).await?;
-            moved_out = moved.map(<[u8]>::to_vec).or(moved_out);
-            added.decide(client, &mut in_delta).await?;
-            held.extend(in_delta.into_iter().flatten());
+            let in_delta = added.pairs(shared, sources).await?;
+            moved_out = in_delta.moved_out.map(<[u8]>::to_vec).or(moved_out);
+            held.extend(decided(client, in_delta.pairs, in_delta.intents).await?);
             let (mut rest, mut last) = (&records[..], None::<Vec<u8>>);
             loop {
                 let (now, later) = split_portion(rest, LEAVES_BYTES, |row| row.bytes());
                 let leaves = Leaves::read(client, now).await?;
-                let (mut present, moved) = leaves.pairs(shared, sources).await?;
+                let Read { pairs: read, intents, moved_out: moved } = leaves.pairs(shared, sources).await?;
                 moved_out = moved.map(<[u8]>::to_vec).or(moved_out);
-                let read: Vec<_> = present.iter().flatten().copied().collect();
                 let is_past = |last: &[u8], key: &[u8]| compare(last, key) == forwards(range);
                 let first = last.as_deref().zip(read.first().map(|pair| pair.key));
                 if first.is_some_and(|(last, first)| !is_past(last, first))
@@ -285,8 +282,7 @@ impl<'w> Rows<'w> {
                     return Err(out_of_place(from.page));
                 }
                 let end = if later.is_empty() { end } else { read.last().map(|pair| pair.key) };
-                leaves.decide(client, &mut present).await?;
-                let pairs: Vec<_> = held.iter().copied().chain(present.into_iter().flatten()).collect();
+                let pairs = [&held[..], &decided(client, read, intents).await?].concat();
                 hand_on(pairs, false, (end, Some(from.page)), range, sink).await?;
                 if later.is_empty() || sink.left == 0 {
                     break;
@@ -332,15 +328,9 @@ impl<'r, 'w> Leaves<'r, 'w> {
         Ok(Self { rows, reads, done })
     }
 
-    /// Returns the pairs in the order of the leaves, and the key of a pair that could be stored in a
-    /// page. Remembers each leaf that matches its word as hot. The value of an intent is not yet the
-    /// key's ([`Self::decide`]).
-    async fn pairs(
-        &self,
-        shared: &Shared,
-        sources: &[(Source<'_>, usize)],
-    ) -> Result<(Vec<Option<Leaf<'_>>>, Option<&[u8]>)> {
-        let (mut pairs, mut moved_out) = (Vec::with_capacity(self.rows.len()), None);
+    /// Returns the pairs. Remembers each leaf that matches its word as hot.
+    async fn pairs(&self, shared: &Shared, sources: &[(Source<'_>, usize)]) -> Result<Read<'_>> {
+        let (mut pairs, mut intents, mut moved_out) = (Vec::with_capacity(self.rows.len()), Vec::new(), None);
         for (row, read) in self.rows.iter().zip(&self.reads) {
             let words = self.done.words(*read);
             let (from, _) = &sources[row.source];
@@ -351,36 +341,47 @@ impl<'r, 'w> Leaves<'r, 'w> {
             if let Some(identity) = from.identity.filter(|_| is_own) {
                 shared.learn_hot(identity, (from.page, &from.shape), row.slot, row.word);
             }
-            pairs.push(Some(pair));
+            if let Some(intent) = Intent::of(words)? {
+                intents.push((pairs.len(), intent));
+            }
+            pairs.push(pair);
             turns::worked(words.len() * 8).await;
         }
-        Ok((pairs, moved_out))
+        Ok(Read { pairs, intents, moved_out })
     }
+}
 
-    /// Replaces the values of intents by those of their keys, and removes the pairs of absent keys,
-    /// with one more round trip if there are any intents.
-    async fn decide<'s, F: Fabric>(
-        &'s self,
-        client: &mut Client<F>,
-        pairs: &mut [Option<Leaf<'s>>],
-    ) -> Result<()> {
-        let mut intents = Vec::new();
-        for (number, read) in self.reads.iter().enumerate() {
-            if let Some(intent) = Intent::of(self.done.words(*read))? {
-                intents.push((number, intent));
-            }
-        }
-        if intents.is_empty() {
-            return Ok(());
-        }
-        let at: Vec<_> = intents.iter().map(|(_, intent)| intent.status).collect();
-        let states = Box::pin(states_of(client, &at)).await?;
-        for ((number, intent), state) in intents.into_iter().zip(states) {
-            let key = pairs[number].map(|pair| pair.key);
-            pairs[number] = key.zip(intent.value(state)).map(|(key, value)| Leaf { key, value });
-        }
-        Ok(())
+/// The pairs of some leaves.
+struct Read<'r> {
+    /// In the order of the leaves.
+    pairs: Vec<Leaf<'r>>,
+    /// The pairs that are intents, whose values are not yet the keys' ([`decided`]), by their
+    /// indexes.
+    intents: Vec<(usize, Intent<'r>)>,
+    /// The key of a pair that could be stored in a page.
+    moved_out: Option<&'r [u8]>,
+}
+
+/// Replaces the values of intents by those of their keys, and removes the pairs of absent keys, with
+/// one more round trip if there are any intents.
+async fn decided<'r, F: Fabric>(
+    client: &mut Client<F>,
+    mut pairs: Vec<Leaf<'r>>,
+    intents: Vec<(usize, Intent<'r>)>,
+) -> Result<Vec<Leaf<'r>>> {
+    if intents.is_empty() {
+        return Ok(pairs);
     }
+    let at: Vec<_> = intents.iter().map(|(_, intent)| intent.status).collect();
+    let states = Box::pin(states_of(client, &at)).await?;
+    // From the last one, so that a removal moves no intent that is yet to come.
+    for ((number, intent), state) in intents.into_iter().zip(states).rev() {
+        match intent.value(state) {
+            Some(value) => pairs[number].value = value,
+            None => drop(pairs.remove(number)),
+        }
+    }
+    Ok(pairs)
 }
 
 /// The keys stored in a page, in the order in which they are read.
