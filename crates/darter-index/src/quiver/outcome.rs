@@ -39,14 +39,6 @@ impl Lookup {
         Self::Absent { vacancy: at.map(|at| (head.delta_addr(at), head.delta[at])) }
     }
 
-    /// The leaf in the key's place.
-    pub(super) fn leaf_object(&self) -> Option<(GlobalAddr, u8, u64)> {
-        match self {
-            Self::Record { word, .. } | Self::Delta { word, .. } => word.leaf_object(),
-            Self::Absent { .. } => None,
-        }
-    }
-
     /// Whether the key has a value.
     pub(super) fn is_present(&self) -> bool {
         match self {

@@ -1,17 +1,16 @@
 //! The second half of a commit: each intent is replaced by its outcome. A sweep does the same for
 //! the transactions of dead clients.
 
-use super::{CHUNK, Installed, Own, Place, place_of};
-use crate::ordered::Write;
+use super::{CHUNK, Installed, Leaf, Own, Place, place_of};
 use crate::quiver::descent::End;
 use crate::quiver::intents::intent_in;
 use crate::quiver::operation::Operation;
 use crate::quiver::page::{self, Shape};
 use crate::quiver::word::Word;
-use crate::radix::intent::{STATUS_BYTES, State, Status};
+use crate::radix::intent::{STATUS_BYTES, State};
 use crate::radix::{TURNS_MAX, leaf, no_progress};
 use crate::{Access, Result};
-use darter_fabric::Fabric;
+use darter_fabric::{Batch, Fabric};
 use darter_pool::AllocKind;
 use darter_pool::size_class::class_bytes;
 
@@ -21,6 +20,16 @@ struct Settled {
     stays: bool,
     /// Keys that are gone, from pages that may be empty enough to be replaced.
     thin: Vec<usize>,
+}
+
+/// An intent of a decided transaction, and its outcome.
+struct Replacement {
+    place: Place,
+    intent: Leaf,
+    /// Whether the key had a value before the transaction.
+    was_present: bool,
+    /// The leaf with the key's value; `None` if the key is absent.
+    leaf: Option<Leaf>,
 }
 
 impl<F: Fabric> Operation<'_, F> {
@@ -131,67 +140,84 @@ impl<F: Fabric> Operation<'_, F> {
         settled: &mut Settled,
     ) -> Result<Vec<Installed>> {
         let mut batch = self.client.batch();
-        let (mut is_local, mut chosen) = (true, Vec::with_capacity(located.len()));
+        let (mut settling, mut replacements) = (Vec::new(), Vec::new());
         for (mut one, place) in located {
             let Access { key, write, .. } = own.accesses[one.number];
-            let is_same = write.is_none() || own.status.state == State::Committed;
-            let outcome = match one.before.as_deref() {
-                _ if is_same => one.after,
-                None => None,
-                Some(value) => match self.made_leaf(key, value, place.addr.node()).await {
-                    Ok((leaf, words)) => {
-                        is_local &= leaf.0.node() == place.addr.node();
-                        batch.write(leaf.0, &words);
-                        one.after = Some(leaf);
-                        Some(leaf)
-                    }
+            let is_undone = write.is_some() && own.status.state == State::Aborted;
+            if let Some(before) = one.before.as_deref().filter(|_| is_undone) {
+                match self.post_leaf(&mut batch, key, before, place.addr.node()).await {
+                    Ok(leaf) => one.after = Some(leaf),
                     Err(error) if error.is_out_of_space() => {
                         settled.stays = true;
                         continue;
                     }
                     Err(error) => return Err(error),
-                },
-            };
-            chosen.push((one, place, outcome));
+                }
+            }
+            let (intent, was_present, leaf) = (one.intent, one.before.is_some(), one.after);
+            replacements.push(Replacement { place, intent, was_present, leaf });
+            settling.push((one, is_undone));
         }
-        if chosen.is_empty() {
+        let is_done = self.replace_intents(batch, &replacements).await?;
+        let mut lost = Vec::new();
+        for (((mut one, is_undone), replacement), is_done) in
+            settling.into_iter().zip(replacements).zip(is_done)
+        {
+            if !is_done {
+                if is_undone {
+                    self.free_after(&mut one);
+                }
+                lost.push(one);
+            } else if replacement.leaf.is_none() && replacement.place.may_be_thin {
+                settled.thin.push(one.number);
+            }
+        }
+        Ok(lost)
+    }
+
+    /// Allocates a leaf for a pair, and posts its words.
+    async fn post_leaf(&mut self, batch: &mut Batch, key: &[u8], value: &[u8], home: u8) -> Result<Leaf> {
+        let (leaf, words) = self.made_leaf(key, value, home).await?;
+        batch.write(leaf.0, &words);
+        Ok(leaf)
+    }
+
+    /// Replaces intents in their places by leaves, whose WRITEs `batch` may contain, or by words
+    /// without a value. Returns for each intent whether it was there; if so, retires it.
+    async fn replace_intents(&mut self, mut batch: Batch, all: &[Replacement]) -> Result<Vec<bool>> {
+        if all.is_empty() {
             self.client.recycle(batch);
             return Ok(Vec::new());
         }
-        if !is_local {
+        let is_local = |leaf: Leaf, place: &Place| leaf.0.node() == place.addr.node();
+        let are_local = all.iter().all(|one| one.leaf.is_none_or(|leaf| is_local(leaf, &one.place)));
+        if !are_local && !batch.is_empty() {
             self.client.send(&mut batch).await?;
         }
-        let mut swaps = Vec::with_capacity(chosen.len());
-        for (one, place, outcome) in &chosen {
-            let new = outcome.map_or(place.removed, |leaf| place.leaf(leaf));
+        let mut swaps = Vec::with_capacity(all.len());
+        for Replacement { place, was_present, leaf, .. } in all {
+            let new = leaf.map_or(place.removed, |leaf| place.leaf(leaf));
             swaps.push((batch.cas(place.addr, place.word.0, new.0), new));
-            match (place.removals, one.before.is_some(), outcome.is_some()) {
-                (Some(removals), true, false) => batch.faa(removals, page::REMOVAL),
-                (Some(removals), false, true) => batch.faa(removals, page::REMOVAL.wrapping_neg()),
+            match (place.removals, was_present, leaf) {
+                (Some(removals), true, None) => batch.faa(removals, page::REMOVAL),
+                (Some(removals), false, Some(_)) => batch.faa(removals, page::REMOVAL.wrapping_neg()),
                 _ => continue,
             };
         }
         let done = self.client.submit(batch).await?;
-        let mut lost = Vec::new();
-        for ((mut one, place, outcome), (cas, new)) in chosen.into_iter().zip(swaps) {
-            if !done.swapped(cas) {
-                let is_made_here =
-                    own.status.state == State::Aborted && own.accesses[one.number].write.is_some();
-                if is_made_here {
-                    self.free_after(&mut one);
+        let mut are_done = Vec::with_capacity(all.len());
+        for (Replacement { place, intent, leaf, .. }, (cas, new)) in all.iter().zip(swaps) {
+            let is_done = done.swapped(cas);
+            if is_done {
+                self.retire_leaf(*intent);
+                if leaf.is_some() {
+                    self.shared.learn_hot_at(place.identity, (place.page, &place.shape), place.addr, new);
                 }
-                lost.push(one);
-                continue;
             }
-            self.retire_leaf(one.intent);
-            if outcome.is_some() {
-                self.shared.learn_hot_at(place.identity, (place.page, &place.shape), place.addr, new);
-            } else if place.may_be_thin {
-                settled.thin.push(one.number);
-            }
+            are_done.push(is_done);
         }
         self.client.recycle(done);
-        Ok(lost)
+        Ok(are_done)
     }
 
     /// Settles the intents in a page's words. An undecided transaction is aborted. Returns whether
@@ -224,38 +250,23 @@ impl<F: Fabric> Operation<'_, F> {
             };
             let Some(intent) = intent_in(&found.spot)? else { return Ok(()) };
             let state = self.decide(&intent, None).await?;
+            let was_present = intent.old.is_some();
             let outcome = intent.value(state).map(<[u8]>::to_vec);
-            let (Some(place), Some((addr, class, _))) =
-                (place_of(self.shared.keys, key, &found), found.spot.leaf_object())
+            let Some((place, (addr, class, _))) = place_of(self.shared.keys, key, &found)
+                .and_then(|place| place.word.leaf_object().map(|leaf| (place, leaf)))
             else {
                 self.make_room(key, found).await?;
                 continue;
             };
-            let before = intent.old.map(<[u8]>::to_vec);
-            let number = 0;
-            let write = Some(outcome.as_deref().map_or(Write::Remove, Write::Put));
-            let accesses = [Access { key, read: None, write }];
-            let status = Status::undecided(0).decided(State::Committed);
-            let own = Own {
-                accesses: &accesses,
-                at: Some(intent.status),
-                status,
-                is_written: false,
-                installed: Vec::new(),
-            };
-            let after = match &outcome {
-                Some(value) => Some(self.made_leaf(key, value, place.addr.node()).await?),
+            let mut batch = self.client.batch();
+            let leaf = match &outcome {
+                Some(value) => Some(self.post_leaf(&mut batch, key, value, place.addr.node()).await?),
                 None => None,
             };
-            if let Some((leaf, words)) = &after {
-                self.client.post(|batch| batch.write(leaf.0, words)).await?;
-            }
-            let after = after.map(|(leaf, _)| leaf);
-            let installed = Installed { number, intent: (addr, class), place: None, before, after };
-            let mut settled = Settled { stays: false, thin: Vec::new() };
-            let lost = self.settle_some(&own, vec![(installed, place)], &mut settled).await?;
-            for mut one in lost {
-                self.free_after(&mut one);
+            let replacement = Replacement { place, intent: (addr, class), was_present, leaf };
+            let is_done = self.replace_intents(batch, &[replacement]).await?;
+            if let (Some((addr, class)), [false]) = (leaf, &is_done[..]) {
+                self.client.free_unpublished(addr, class_bytes(class), AllocKind::Leaf);
             }
         }
         Err(no_progress(self.shared.words.root))

@@ -1,5 +1,5 @@
-//! Tests of transactions: against a map, beside other operations at every point, and with clients
-//! that die.
+//! Tests of transactions: against a map, with other operations at every point, and with clients that
+//! die.
 
 use crate::fixtures::{
     LEASE_MS, Unscheduled, advance, alone, each_pair_of_stops, executes, finish, process_on,
@@ -275,50 +275,61 @@ async fn append(quiver: &Quiver<Sim>, client: &mut Client<Sim>, what: &[u8]) {
     panic!("twenty conflicts with one other transaction");
 }
 
+/// Stops a client at each verb of a commit, lets `pass` run on another client, and lets the commit
+/// end. Then `judge` gets the result of `pass`, the outcome, and a client.
+fn at_each_verb<T>(
+    accesses: &[Access<'_>],
+    pass: &impl AsyncFn(&Quiver<Sim>, &mut Client<Sim>) -> T,
+    judge: &impl AsyncFn(&Quiver<Sim>, &mut Client<Sim>, T, Commit, &str),
+) {
+    for verbs in 0.. {
+        let when = format!("after {verbs} verbs");
+        let sim = Sim::new(1, 8 << 20);
+        let (pool, quiver, second, other) = two_processes(&sim);
+        let _at_the_end = Unscheduled(sim.clone());
+        let (mut client, mut slow) = (pool.client().unwrap(), second.client().unwrap());
+        let mut outcome = None;
+        let mut executor = Executor::new(&sim);
+        let commit = executor.spawn(1, async {
+            outcome = Some(other.commit(&mut slow, accesses, 0).await.unwrap());
+        });
+        let is_over = advance(&mut executor, commit, verbs, executes);
+        let passed = alone(&pool, pass(&quiver, &mut client));
+        finish(&mut executor, commit);
+        drop(executor);
+        alone(&pool, judge(&quiver, &mut client, passed, outcome.unwrap(), &when));
+        verify_all(&sim, vec![(second, slow), (pool, client)], &when);
+        if is_over {
+            return;
+        }
+    }
+}
+
 /// A put, a delete or an insert goes on wherever a transaction of its key has stopped, and the
 /// transaction then has no effect, or took effect before.
 #[test]
-fn single_operations_go_on_beside_a_stopped_commit() {
+fn single_operations_go_on_while_a_commit_is_stopped() {
     for key in 0..KEYS.len() {
         for removes in [false, true] {
-            for verbs in 0.. {
-                let sim = Sim::new(1, 8 << 20);
-                let (pool, quiver, second, other) = two_processes(&sim);
-                let _at_the_end = Unscheduled(sim.clone());
-                let (mut client, mut slow) = (pool.client().unwrap(), second.client().unwrap());
-                let mut executor = Executor::new(&sim);
-                let changes = CHANGES();
-                let mut outcome = None;
-                let commit = executor.spawn(1, async {
-                    outcome = Some(other.commit(&mut slow, &changes, 0).await.unwrap());
-                });
-                let is_over = advance(&mut executor, commit, verbs, executes);
-                alone(&pool, async {
-                    if removes {
-                        quiver.delete(&mut client, KEYS[key]).await.unwrap();
-                    } else {
-                        quiver.put(&mut client, KEYS[key], b"mine", Condition::Always).await.unwrap();
-                    }
-                });
-                finish(&mut executor, commit);
-                drop(executor);
-                alone(&pool, async {
-                    let mut seen = values(&quiver, &mut client).await;
-                    // The removal of an absent key has no effect, so the transaction may follow it.
-                    let mine = (!removes).then(|| b"mine".to_vec());
-                    let may_follow = removes && key == 2;
-                    assert!(seen[key] == mine || may_follow, "after {verbs} verbs: {seen:?}");
-                    let is_done = outcome == Some(Commit::Done);
-                    let (old, new) = (Some(b"old".to_vec()), Some(b"new".to_vec()));
-                    let all = if is_done { [new.clone(), None, new] } else { [old.clone(), old, None] };
-                    seen[key] = all[key].clone();
-                    assert_eq!(seen, all, "after {verbs} verbs");
-                });
-                verify_all(&sim, vec![(second, slow), (pool, client)], &format!("after {verbs} verbs"));
-                if is_over {
-                    break;
+            let pass = async |quiver: &Quiver<Sim>, client: &mut Client<Sim>| {
+                if removes {
+                    quiver.delete(client, KEYS[key]).await.unwrap();
+                } else {
+                    quiver.put(client, KEYS[key], b"mine", Condition::Always).await.unwrap();
                 }
-            }
+            };
+            at_each_verb(&CHANGES(), &pass, &async |quiver, client, (), outcome, when| {
+                let mut seen = values(quiver, client).await;
+                // The removal of an absent key has no effect, so the transaction may follow it.
+                let mine = (!removes).then(|| b"mine".to_vec());
+                let may_follow = removes && key == 2;
+                assert!(seen[key] == mine || may_follow, "{when}: {seen:?}");
+                let (old, new) = (Some(b"old".to_vec()), Some(b"new".to_vec()));
+                let is_done = outcome == Commit::Done;
+                let all = if is_done { [new.clone(), None, new] } else { [old.clone(), old, None] };
+                seen[key] = all[key].clone();
+                assert_eq!(seen, all, "{when}");
+            });
         }
     }
 }
@@ -326,69 +337,34 @@ fn single_operations_go_on_beside_a_stopped_commit() {
 /// The page of an intent is replaced while its transaction is stopped, and the intent moves.
 #[test]
 fn pages_with_intents_can_be_replaced() {
-    for verbs in 0.. {
-        let sim = Sim::new(1, 8 << 20);
-        let (pool, quiver, second, other) = two_processes(&sim);
-        let _at_the_end = Unscheduled(sim.clone());
-        let (mut client, mut slow) = (pool.client().unwrap(), second.client().unwrap());
-        let mut executor = Executor::new(&sim);
-        let changes = CHANGES();
-        let commit = executor.spawn(1, async {
-            assert_eq!(other.commit(&mut slow, &changes, 0).await.unwrap(), Commit::Done);
-        });
-        let is_over = advance(&mut executor, commit, verbs, executes);
-        alone(&pool, async {
-            for low in 1..=9 {
-                for high in [0x10, 0x60, 0x70] {
-                    quiver.put(&mut client, &[high, low], b"more", Condition::Always).await.unwrap();
-                    quiver.put(&mut client, &[high + low], b"more", Condition::Always).await.unwrap();
-                }
+    let pass = async |quiver: &Quiver<Sim>, client: &mut Client<Sim>| {
+        for low in 1..=9 {
+            for high in [0x10, 0x60, 0x70] {
+                quiver.put(client, &[high, low], b"more", Condition::Always).await.unwrap();
+                quiver.put(client, &[high + low], b"more", Condition::Always).await.unwrap();
             }
-            has_committed(&values(&quiver, &mut client).await);
-        });
-        finish(&mut executor, commit);
-        drop(executor);
-        alone(&pool, async {
-            assert!(has_committed(&values(&quiver, &mut client).await), "after {verbs} verbs");
-        });
-        verify_all(&sim, vec![(second, slow), (pool, client)], &format!("after {verbs} verbs"));
-        if is_over {
-            return;
         }
-    }
+        has_committed(&values(quiver, client).await);
+    };
+    at_each_verb(&CHANGES(), &pass, &async |quiver, client, (), outcome, when| {
+        assert_eq!(outcome, Commit::Done, "{when}");
+        assert!(has_committed(&values(quiver, client).await), "{when}");
+    });
 }
 
 /// A key that was only read is protected until the commit: it cannot change unnoticed.
 #[test]
 fn a_key_that_was_only_read_is_part_of_the_transaction() {
-    for verbs in 0.. {
-        let sim = Sim::new(1, 8 << 20);
-        let (pool, quiver, second, other) = two_processes(&sim);
-        let _at_the_end = Unscheduled(sim.clone());
-        let (mut client, mut slow) = (pool.client().unwrap(), second.client().unwrap());
-        let mut executor = Executor::new(&sim);
-        let accesses = [get_of(KEYS[0], Some(b"old")), put_of(KEYS[1], Some(b"old"), b"new")];
-        let mut outcome = None;
-        let commit = executor.spawn(1, async {
-            outcome = Some(other.commit(&mut slow, &accesses, 0).await.unwrap());
-        });
-        let is_over = advance(&mut executor, commit, verbs, executes);
-        // If the put comes first, the transaction must not commit afterwards.
-        let was_committed = alone(&pool, async {
-            quiver.put(&mut client, KEYS[0], b"mine", Condition::Always).await.unwrap();
-            get(&quiver, &mut client, KEYS[1]).await == Some(b"new".to_vec())
-        });
-        finish(&mut executor, commit);
-        drop(executor);
-        assert_eq!(outcome == Some(Commit::Done), was_committed, "after {verbs} verbs");
-        alone(&pool, async {
-            assert_eq!(get(&quiver, &mut client, KEYS[0]).await, Some(b"mine".to_vec()));
-        });
-        verify_all(&sim, vec![(second, slow), (pool, client)], &format!("after {verbs} verbs"));
-        if is_over {
-            return;
-        }
-    }
+    let accesses = [get_of(KEYS[0], Some(b"old")), put_of(KEYS[1], Some(b"old"), b"new")];
+    // If the put comes first, the transaction must not commit afterwards.
+    let pass = async |quiver: &Quiver<Sim>, client: &mut Client<Sim>| {
+        quiver.put(client, KEYS[0], b"mine", Condition::Always).await.unwrap();
+        get(quiver, client, KEYS[1]).await == Some(b"new".to_vec())
+    };
+    at_each_verb(&accesses, &pass, &async |quiver, client, was_committed, outcome, when| {
+        assert_eq!(outcome == Commit::Done, was_committed, "{when}");
+        assert_eq!(get(quiver, client, KEYS[0]).await, Some(b"mine".to_vec()));
+    });
 }
 
 /// A transaction that only reads sees both accounts before or after a transfer, wherever either
