@@ -69,7 +69,7 @@ fn transfer(session: &Session, dice: &mut Pcg64Mcg, accounts: u32) -> Result<u64
 }
 
 /// Repeats an operation in each of several threads for a round. Returns operations a second, and
-/// the sum of what they return a second.
+/// the sum of the operations' results a second.
 fn run(
     store: &Store,
     clients: u32,

@@ -58,7 +58,7 @@ struct Part {
     write: Option<Number>,
 }
 
-/// Reads a transaction's keys, in their order, each by a search of its own.
+/// Reads a transaction's keys, in their order, each by a separate get.
 async fn read<S: Subject>(
     identity: &Identity<'_>,
     recorder: &RefCell<Recorder>,
@@ -97,7 +97,7 @@ async fn read<S: Subject>(
     Ok(parts)
 }
 
-/// Commits what was read and is to be written, and records it.
+/// Commits the values that were read and those to write, and records the commit.
 async fn commit<S: Subject>(
     identity: &Identity<'_>,
     recorder: &RefCell<Recorder>,

@@ -75,7 +75,7 @@ pub(super) fn conflict_without_cause(outcome: &Outcome) -> Option<Violation> {
                 .map(|one| (one.invoked, one.returned.map(|(at, _)| at)))
                 .any(|(from, to)| meets(from, to))
     })?;
-    Some(Violation::new("conflict", format!("nothing else changed anything meanwhile: {conflict:?}")))
+    Some(Violation::new("conflict", format!("nothing else changed anything during the commit: {conflict:?}")))
 }
 
 /// Sweeps the remains of dead processes, checks everything, and counts leaks.

@@ -128,8 +128,8 @@ impl<'h> Joint<'h> {
         }
     }
 
-    /// Adds the current state to the memo. Returns `false` if it, or one that can do as much, was
-    /// visited before.
+    /// Adds the current state to the memo. Returns `false` if this state, or a state from which all
+    /// of its continuations are possible, was visited before.
     fn remember(&mut self) -> bool {
         // No client writes this value.
         let mut row: Vec<u64> = self.values.iter().map(|value| value.unwrap_or(u64::MAX)).collect();

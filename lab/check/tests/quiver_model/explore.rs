@@ -9,6 +9,7 @@
 //! Known states are kept as fingerprints of 64 bits. With 10^7 states, two have the same one with a
 //! probability of 3 in 10^6; then some of the states would not be explored.
 
+use crate::fingerprint::{Fingerprints, fingerprint};
 use crate::judge::Judge;
 use crate::memory::{FRAMES, Kind, Life, WORDS};
 use crate::scenario::{Flaw, Scenario};
@@ -17,60 +18,6 @@ use crate::state::{Pc, State};
 use crate::turn::{Next, Turn};
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
-
-/// Mixes words by a multiplication to 128 bits.
-#[derive(Default)]
-struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        fold(self.0 ^ 0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-
-    fn write_u8(&mut self, value: u8) {
-        self.write_u64(u64::from(value));
-    }
-
-    fn write_u16(&mut self, value: u16) {
-        self.write_u64(u64::from(value));
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = fold(self.0 ^ value ^ 0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db);
-    }
-}
-
-fn fold(left: u64, right: u64) -> u64 {
-    let product = u128::from(left) * u128::from(right);
-    (product as u64) ^ (product >> 64) as u64
-}
-
-/// A hasher for values that already are fingerprints.
-#[derive(Default)]
-struct Fingerprint(u64);
-
-impl Hasher for Fingerprint {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("only fingerprints are kept");
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = value;
-    }
-}
 
 /// The result of an exploration.
 #[derive(Debug)]
@@ -136,7 +83,7 @@ pub(crate) fn explore(scenario: &Scenario, flaw: Option<Flaw>, limit: usize) -> 
 /// are expanded in the same order.
 #[derive(Default)]
 struct Graph {
-    numbers: HashMap<u64, u32, BuildHasherDefault<Fingerprint>>,
+    numbers: HashMap<u64, u32, Fingerprints>,
     /// For each state, the number of its predecessor, and its index among the predecessor's
     /// successors.
     origins: Vec<(u32, u16)>,
@@ -221,12 +168,6 @@ impl Graph {
         way.extend(around.iter().rev());
         Some(way)
     }
-}
-
-fn fingerprint(state: &State) -> u64 {
-    let mut mixer = Mixer::default();
-    state.hash(&mut mixer);
-    mixer.finish()
 }
 
 /// Puts all states after one step of any client in `out`. Returns a violation in `state` itself: a

@@ -24,6 +24,7 @@
 
 mod explore;
 mod families;
+mod fingerprint;
 mod hinted;
 mod judge;
 mod memory;

@@ -8,50 +8,12 @@
 //! Known states are kept as fingerprints of 64 bits. With 10^7 states, two have the same one with a
 //! probability of 3 in 10^6; then some of the states would not be explored.
 
+use crate::fingerprint::{Fingerprints, fingerprint};
 use crate::scenario::{Op, Scenario};
 use crate::state::{ABSENT, Client, KEYS, State, Status, Value, Word};
 use crate::turn::{Returned, Step, clean, step};
 use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::hash::{Hash, Hasher};
-
-/// Mixes words by a multiplication to 128 bits.
-struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        fold(self.0 ^ 0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-
-    fn write_u8(&mut self, value: u8) {
-        self.write_u64(u64::from(value));
-    }
-
-    fn write_usize(&mut self, value: usize) {
-        self.write_u64(value as u64);
-    }
-
-    fn write_isize(&mut self, value: isize) {
-        self.write_u64(value as u64);
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = fold(self.0 ^ value ^ 0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db);
-    }
-}
-
-fn fold(left: u64, right: u64) -> u64 {
-    let product = u128::from(left) * u128::from(right);
-    (product as u64) ^ (product >> 64) as u64
-}
 
 /// The violation of strict serializability.
 pub(crate) const UNORDERED: &str = "the results have no order";
@@ -76,10 +38,10 @@ pub(crate) struct Outcome {
 
 /// Explores `scenario` until a violation. Panics after `limit` states.
 pub(crate) fn explore(scenario: &Scenario, limit: usize) -> Outcome {
-    let mut known = HashSet::new();
+    let mut known = HashSet::<u64, Fingerprints>::default();
     // For each state, the number of its predecessor, and its index among the successors.
     let mut origins = vec![(0_u32, 0_u8)];
-    let mut progress = Progress { known: HashSet::new(), alone: Alone::default() };
+    let mut progress = Progress { known: HashSet::default(), alone: Alone::default() };
     let mut level = vec![(0_u32, scenario.first())];
     while !level.is_empty() {
         let mut deeper = Vec::new();
@@ -111,12 +73,6 @@ pub(crate) fn explore(scenario: &Scenario, limit: usize) -> Outcome {
     Outcome { states: origins.len(), alone: progress.alone, violation: None }
 }
 
-fn fingerprint(content: impl Hash) -> u64 {
-    let mut hasher = Mixer(0);
-    content.hash(&mut hasher);
-    hasher.finish()
-}
-
 /// All steps from a state.
 fn successors(scenario: &Scenario, state: &State) -> Vec<(Step, State)> {
     let mut all: Vec<_> = (0..KEYS).filter_map(|key| clean(scenario, state, key)).collect();
@@ -129,7 +85,7 @@ fn successors(scenario: &Scenario, state: &State) -> Vec<(Step, State)> {
 /// Checks whether operations end if all other clients have stopped.
 struct Progress {
     /// Fingerprints of the states that have been checked, without the results.
-    known: HashSet<u64>,
+    known: HashSet<u64, Fingerprints>,
     alone: Alone,
 }
 

@@ -25,6 +25,8 @@
 //! them.
 
 mod explore;
+#[path = "../quiver_model/fingerprint.rs"]
+mod fingerprint;
 mod judge;
 mod scenario;
 mod scenarios;
