@@ -1,5 +1,6 @@
 //! Transactions: `MULTI` queues the commands that follow, and `EXEC` executes them in one
-//! transaction of the index. After a conflict with another client it executes all of them again.
+//! transaction of the index. After a conflict with another client it executes all of them again. A
+//! single command that changes several keys or elements is executed in the same way.
 //!
 //! An index without transactions (DART) refuses `MULTI`. So that no part of its body takes effect,
 //! every command after it is also rejected until `EXEC` or `DISCARD`, as in an aborted transaction
@@ -8,26 +9,17 @@
 use crate::call::{Call, Client};
 use crate::fault::Fault;
 use crate::keyspace::Retries;
-use crate::queue::{Mode, Queue, Watched};
+use crate::queue::{Mode, Queue};
+use crate::request::Arguments;
 use crate::table::{Command, CommandId};
 use crate::turns;
-use darter::IndexError;
+use darter::{IndexError, TransactionError};
 use std::collections::BTreeSet;
 
 /// Most keys that a client watches.
 const WATCHED_MAX: usize = 10_000;
 /// Runs after which the pauses between them no longer grow.
 const DOUBLINGS_MAX: u16 = 10;
-
-/// The end of a run of a transaction.
-enum Run {
-    /// Its changes have taken effect.
-    Committed,
-    /// Another client has changed a key in between.
-    Conflict,
-    /// A watched key has changed.
-    Overtaken,
-}
 
 /// Returns whether a command is executed at once, even after `MULTI`.
 fn is_heard(command: Option<&Command>) -> bool {
@@ -88,7 +80,7 @@ pub(super) fn queue(call: &mut Call<'_>, command: &'static Command) -> Result<bo
 }
 
 /// Fails if the index has no transactions.
-fn supported(call: &Call<'_>, name: &str) -> Result<(), Fault> {
+pub(super) fn supported(call: &Call<'_>, name: &str) -> Result<(), Fault> {
     if call.shared.has_transactions {
         return Ok(());
     }
@@ -118,21 +110,117 @@ pub(super) async fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
     if queue.mode != Mode::Queuing {
         return Err(Fault::said("EXECABORT Transaction discarded because of previous errors."));
     }
-    let mut held: BTreeSet<_> = watched.keys().cloned().collect();
-    let (start, mut retries, mut attempt) = (call.reply.position(), Retries::default(), 0_u16);
-    loop {
-        let run = execute(call, &queue, &watched, &held, attempt).await;
-        held.extend(call.keys.unheld());
-        call.keys.roll_back();
-        match run? {
-            Run::Committed => return Ok(()),
-            Run::Overtaken => {
+    let held = watched.keys().cloned().collect();
+    let start = call.reply.position();
+    atomically(call, held, async |call| {
+        let read = queue.requests().flat_map(|(command, args)| keys_read(command, args));
+        call.keys.read_heads(watched.keys().map(Vec::as_slice).chain(read)).await?;
+        for (key, digest) in &watched {
+            if call.keys.digest(key).await? != *digest {
                 call.reply.take_back(start);
                 call.reply.null_array();
-                return Ok(());
+                return Ok(Body::Abandoned);
             }
-            Run::Conflict => call.reply.take_back(start),
         }
+        execute(call, &queue).await?;
+        Ok(Body::Done)
+    })
+    .await
+}
+
+/// Returns the keys whose heads a command reads, as far as its arguments show.
+fn keys_read<'a>(command: &'static Command, args: Arguments<'a>) -> impl Iterator<Item = &'a [u8]> {
+    use CommandId::{Mset, Psetex, Set, Setex};
+    let is_reading = |option: &[u8]| {
+        [&b"get"[..], b"keepttl", b"nx", b"xx"].iter().any(|name| option.eq_ignore_ascii_case(name))
+    };
+    let reads = match command.id {
+        Mset | Psetex | Setex => false,
+        Set => args.from(3).any(is_reading),
+        _ => true,
+    };
+    let count = if reads { args.len() } else { 0 };
+    (1..count).filter(move |&at| command.has_key_at(at, count)).map(move |at| args.get(at))
+}
+
+/// Returns whether a command changes several keys or elements, and is executed as one transaction.
+pub(super) fn is_one(call: &Call<'_>, id: CommandId) -> bool {
+    use CommandId::{Copy, Del, Hdel, Hmset, Hset, Mset, Msetnx, Rename, Renamenx, Unlink, Zadd, Zrem};
+    let changes_several = match id {
+        Copy | Rename | Renamenx => true,
+        Del | Unlink => call.args.len() > 2,
+        Hdel | Mset | Msetnx | Zrem => call.args.len() > 3,
+        Hmset | Hset => call.args.len() > 4,
+        Zadd => super::sorted_sets::adds_several(&call.args),
+        _ => false,
+    };
+    changes_several && call.shared.has_transactions
+}
+
+/// Executes a command as one transaction. A key that is too large for a transaction is copied and
+/// renamed without one.
+///
+/// # Errors
+/// Those of the command, and as for [`atomically`].
+pub(super) async fn run_alone(call: &mut Call<'_>, command: &'static Command) -> Result<(), Fault> {
+    use CommandId::{Copy, Rename, Renamenx};
+    let is_transfer = matches!(command.id, Copy | Rename | Renamenx);
+    let start = call.reply.position();
+    let held = is_transfer.then(|| call.args.get(1).to_vec()).into_iter().collect();
+    let done = atomically(call, held, async |call| {
+        call.keys.read_heads(keys_read(command, call.args)).await?;
+        Box::pin(super::run(command.id, call)).await?;
+        // To verify that records are absent would cost as much as to add them.
+        Ok(if call.keys.is_changing() { Body::Done } else { Body::Abandoned })
+    });
+    match done.await {
+        Err(fault) if is_transfer && is_too_large(&fault) => {
+            call.reply.take_back(start);
+            super::run(command.id, call).await
+        }
+        ended => ended,
+    }
+}
+
+/// Returns whether a command failed because of the limits on transactions.
+fn is_too_large(fault: &Fault) -> bool {
+    use TransactionError::{TooLarge, TooManyBytes};
+    use darter::Error::{Index, Transaction};
+    let Fault::Store(error) = fault else { return false };
+    matches!(
+        error,
+        Transaction(TooLarge { .. } | TooManyBytes { .. }) | Index(IndexError::ValueTooLong { .. })
+    )
+}
+
+/// The end of the commands of a transaction.
+pub(super) enum Body {
+    /// All were executed; their changes should take effect.
+    Done,
+    /// Their changes are discarded, and the reply is complete.
+    Abandoned,
+}
+
+/// Runs commands in a transaction of the index, again after each conflict with another client.
+/// `held` are keys all of whose elements are read.
+///
+/// # Errors
+/// Those of `body` and of the store, and one after five seconds of conflicts. Nothing has changed
+/// then.
+pub(super) async fn atomically(
+    call: &mut Call<'_>,
+    mut held: BTreeSet<Vec<u8>>,
+    mut body: impl AsyncFnMut(&mut Call<'_>) -> Result<Body, Fault>,
+) -> Result<(), Fault> {
+    let (start, mut retries, mut attempt) = (call.reply.position(), Retries::default(), 0_u16);
+    loop {
+        let run = once(call, &held, attempt, &mut body).await;
+        held.extend(call.keys.unheld());
+        call.keys.roll_back();
+        if run? {
+            return Ok(());
+        }
+        call.reply.take_back(start);
         attempt = attempt.saturating_add(1);
         for _ in 0..darter_fabric::random_word() % (1 << attempt.min(DOUBLINGS_MAX)) {
             tokio::task::yield_now().await;
@@ -142,37 +230,44 @@ pub(super) async fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
     }
 }
 
-/// Executes the commands of a transaction once, and commits it.
-async fn execute(
+/// Runs a transaction once. Returns false if another client has changed a key in between.
+async fn once(
     call: &mut Call<'_>,
-    queue: &Queue,
-    watched: &Watched,
     held: &BTreeSet<Vec<u8>>,
     attempt: u16,
-) -> Result<Run, Fault> {
+    body: &mut impl AsyncFnMut(&mut Call<'_>) -> Result<Body, Fault>,
+) -> Result<bool, Fault> {
     call.keys.begin(attempt, held).await?;
-    for (key, digest) in watched {
-        if call.keys.digest(key).await? != *digest {
-            return Ok(Run::Overtaken);
-        }
+    match body(call).await? {
+        Body::Done => call.keys.commit().await,
+        Body::Abandoned => Ok(true),
     }
+}
+
+/// Executes the commands of a queue.
+async fn execute(call: &mut Call<'_>, queue: &Queue) -> Result<(), Fault> {
     call.reply.array(queue.len());
     for (command, args) in queue.requests() {
         let Call { keys, reply, client, shared, .. } = call;
-        let mut inner = Call { args, keys, reply: reply.again(), client, shared };
-        let position = inner.reply.position();
-        if let Err(fault) = Box::pin(super::run(command.id, &mut inner)).await {
-            if ends_transaction(&fault) {
-                return Err(fault);
-            }
-            inner.reply.take_back(position);
-            inner.reply.error(&fault.text());
-            shared.note(&fault);
-        }
+        run_one(command.id, &mut Call { args, keys, reply: reply.again(), client, shared }).await?;
         call.limit()?;
         turns::worked().await;
     }
-    Ok(if call.keys.commit().await? { Run::Committed } else { Run::Conflict })
+    Ok(())
+}
+
+/// Runs a command of a transaction. An error becomes its reply, unless it ends the transaction.
+async fn run_one(id: CommandId, call: &mut Call<'_>) -> Result<(), Fault> {
+    let position = call.reply.position();
+    if let Err(fault) = Box::pin(super::run(id, call)).await {
+        if ends_transaction(&fault) {
+            return Err(fault);
+        }
+        call.reply.take_back(position);
+        call.reply.error(&fault.text());
+        call.shared.note(&fault);
+    }
+    Ok(())
 }
 
 /// Returns whether the error of a command is one of the store, after which no other command is
