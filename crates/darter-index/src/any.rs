@@ -8,7 +8,7 @@ use crate::dart::{self, Dart, DartOptions, SearchSamples};
 use crate::dyn_index::DynIndex;
 use crate::ordered::{
     Access, CheckReport, Commit, Condition, Decide, Decision, IndexStats, KeyValue, OrderedIndex, PutOutcome,
-    ScanRange, Swept, TreeView, Visit,
+    ScanRange, Swept, TreeView, Versioned, Visit,
 };
 use crate::quiver::{self, Quiver, QuiverOptions};
 use crate::radix::prefix_list::AdjustReport;
@@ -299,6 +299,10 @@ impl<F: Fabric> OrderedIndex<F> for AnyIndex<F> {
         decide: &mut Decide<'_>,
     ) -> Result<Decision> {
         awaiting!(self, index => OrderedIndex::modify_as(index, client, kind, key, decide))
+    }
+
+    async fn read_versions(&self, client: &mut Client<F>, keys: &[&[u8]]) -> Result<Vec<Versioned>> {
+        awaiting!(self, index => OrderedIndex::read_versions(index, client, keys))
     }
 
     async fn commit(&self, client: &mut Client<F>, accesses: &[Access<'_>], attempt: u16) -> Result<Commit> {

@@ -7,7 +7,7 @@
 use crate::ordered::{
     Access, CheckReport, Commit, Condition, Decide, Decision, IndexStats, KeyValue, OrderedIndex, PutOutcome,
 };
-use crate::ordered::{ScanRange, Swept};
+use crate::ordered::{ScanRange, Swept, Versioned};
 use crate::{IndexError, Result};
 use darter_fabric::{Fabric, OpKind};
 use darter_pool::{Client, ReachableSet};
@@ -44,6 +44,11 @@ trait Methods<F: Fabric>: Send + Sync {
         key: &'a [u8],
         decide: &'a mut Decide<'_>,
     ) -> Pending<'a, Decision>;
+    fn read_versions<'a>(
+        &'a self,
+        client: &'a mut Client<F>,
+        keys: &'a [&'a [u8]],
+    ) -> Pending<'a, Vec<Versioned>>;
     fn commit<'a>(
         &'a self,
         client: &'a mut Client<F>,
@@ -111,6 +116,7 @@ impl<F: Fabric, I: OrderedIndex<F>> Methods<F> for I {
         put(key: &'a [u8], value: &'a [u8], condition: Condition<'a>) -> PutOutcome;
         delete_when(key: &'a [u8], condition: Condition<'a>) -> bool;
         modify_as(kind: OpKind, key: &'a [u8], decide: &'a mut Decide<'_>) -> Decision;
+        read_versions(keys: &'a [&'a [u8]]) -> Vec<Versioned>;
         commit(accesses: &'a [Access<'a>], attempt: u16) -> Commit;
         multi_get_chunk(keys: &'a [&'a [u8]]) -> Vec<Option<Vec<u8>>>;
         scan(range: &'a ScanRange, limit: usize) -> Vec<KeyValue>;
@@ -201,6 +207,10 @@ impl<F: Fabric> OrderedIndex<F> for DynIndex<F> {
         decide: &mut Decide<'_>,
     ) -> Result<Decision> {
         self.0.modify_as(client, kind, key, decide).await
+    }
+
+    async fn read_versions(&self, client: &mut Client<F>, keys: &[&[u8]]) -> Result<Vec<Versioned>> {
+        self.0.read_versions(client, keys).await
     }
 
     async fn commit(&self, client: &mut Client<F>, accesses: &[Access<'_>], attempt: u16) -> Result<Commit> {

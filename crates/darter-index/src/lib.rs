@@ -28,7 +28,8 @@ pub use dyn_index::DynIndex;
 pub use error::{IndexError, Result};
 pub use ordered::{
     Access, CheckReport, Commit, Condition, Decide, Decision, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue,
-    NodeTypeStats, OrderedIndex, PutOutcome, ScanRange, Swept, TreeEdge, TreeView, Visit, Write, check_key,
+    NodeTypeStats, OrderedIndex, PutOutcome, ScanRange, Swept, TreeEdge, TreeView, Version, Versioned, Visit,
+    Write, check_key,
 };
 pub use quiver::{Quiver, QuiverOptions};
 #[doc(hidden)]

@@ -29,8 +29,10 @@ impl Shadow {
     const WRITTEN: Self = Self(1);
     /// Part of an object, not written since its allocation.
     const UNWRITTEN: Self = Self(2);
+    /// The first word of an object, not written since its allocation.
+    const UNWRITTEN_START: Self = Self(3);
     /// Free.
-    const FREE: Self = Self(3);
+    const FREE: Self = Self(4);
 
     /// Part of a retired object with this stamp.
     fn retired(stamp: u64) -> Self {
@@ -39,6 +41,10 @@ impl Shadow {
 
     fn is_used(self) -> bool {
         !matches!(self, Self::UNMANAGED | Self::FREE)
+    }
+
+    fn is_unwritten(self) -> bool {
+        matches!(self, Self::UNWRITTEN | Self::UNWRITTEN_START)
     }
 
     /// Returns the stamp of a retired object.
@@ -204,7 +210,7 @@ impl Memory {
     /// Replaces all words with words that were stored elsewhere, in objects that count as written.
     pub(super) fn set_words(&mut self, words: &[u64]) {
         for (at, &word) in words.iter().enumerate().take(self.words.len()) {
-            if self.words[at] != word || self.shadow[at] == Shadow::UNWRITTEN {
+            if self.words[at] != word || self.shadow[at].is_unwritten() {
                 self.store(at, word, false);
             }
         }
@@ -262,6 +268,9 @@ impl Memory {
             self.touch(page);
             self.shadow[within].fill(shadow);
         }
+        if state == ObjectState::Allocated && start < end {
+            self.shadow[start] = Shadow::UNWRITTEN_START;
+        }
         misuse
     }
 
@@ -292,10 +301,15 @@ impl Memory {
                 addr: addr_of(at),
             });
         }
-        // The ends of objects may be read unwritten: a size class is larger than its object.
-        let is_blind = verb.kind != VerbKind::Write && self.shadow[start] == Shadow::UNWRITTEN;
-        (is_blind && words.contains(&start))
-            .then(|| Misuse { what: "an object is used before it is written", addr: addr_of(start) })
+        let is_blind = verb.kind != VerbKind::Write && words.contains(&start) && self.is_blind(start);
+        is_blind.then(|| Misuse { what: "an object is used before it is written", addr: addr_of(start) })
+    }
+
+    /// Returns whether a word, and all words before it in its object, are unwritten. The ends of
+    /// objects may be read unwritten: a size class is larger than its object.
+    fn is_blind(&self, at: usize) -> bool {
+        let before = self.shadow[..=at].iter().rev().find(|&&shadow| shadow != Shadow::UNWRITTEN);
+        before == Some(&Shadow::UNWRITTEN_START)
     }
 
     #[inline]
@@ -310,7 +324,7 @@ impl Memory {
     #[inline]
     fn store(&mut self, at: usize, word: u64, is_volatile: bool) {
         self.touch(at / PAGE_WORDS);
-        if self.shadow[at] == Shadow::UNWRITTEN {
+        if self.shadow[at].is_unwritten() {
             self.shadow[at] = Shadow::WRITTEN;
         }
         if let Some(volatile) = &mut self.volatile {

@@ -1,7 +1,10 @@
 //! Tests of a simulation's guarantees, each on a minimal case.
 
 use super::*;
-use darter_fabric::{Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Membership, Suspect, block_on};
+use darter_fabric::{
+    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Membership, MemoryObserver, ObjectState,
+    Suspect, block_on,
+};
 use std::cell::RefCell;
 
 const BYTES: u64 = 1 << 16;
@@ -515,4 +518,21 @@ fn an_executor_next_to_another_completes_its_own_batches() {
     assert!(outer.has_ended(first));
     drop(outer);
     assert_eq!((read(&sim, at(8), 1), read(&sim, at(16), 1)), (vec![7], vec![9]));
+}
+
+/// Formerly a READ of an object's unwritten end was a misuse: a reader that applies a new page's map
+/// to the old page can read the end of its size class.
+#[test]
+fn unwritten_object_is_misused_but_its_unwritten_end_is_not() {
+    let sim = Sim::new(1, BYTES);
+    for start in [8, 16] {
+        sim.note_object(at(start), 64, ObjectState::Allocated);
+    }
+    block_on(write(sim.clone(), at(8), vec![7; 3])).unwrap();
+    read(&sim, at(15), 1);
+    read(&sim, at(8), 8);
+    assert_eq!(sim.misuse(), None);
+    read(&sim, at(18), 1);
+    let misuse = sim.misuse().unwrap();
+    assert_eq!((misuse.what, misuse.addr), ("an object is used before it is written", at(18)));
 }

@@ -19,7 +19,7 @@ mod tree;
 
 pub use sweep::Swept;
 pub(crate) use transaction::check_order;
-pub use transaction::{Access, Commit, Write};
+pub use transaction::{Access, Commit, Version, Versioned, Write};
 pub use tree::{TreeEdge, TreeView};
 
 use crate::{IndexError, Result};
@@ -323,6 +323,20 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         decide: &mut Decide<'_>,
     ) -> impl Future<Output = Result<Decision>> + Send {
         modify::by_conditions(self, client, key, decide)
+    }
+
+    /// Returns the values of the first keys of a list as [`OrderedIndex::multi_get_first`] does,
+    /// each with its version, for [`OrderedIndex::commit`]. Indexes without transactions return no
+    /// versions.
+    fn read_versions(
+        &self,
+        client: &mut Client<F>,
+        keys: &[&[u8]],
+    ) -> impl Future<Output = Result<Vec<Versioned>>> + Send {
+        async move {
+            let values = self.multi_get_first(client, keys).await?;
+            Ok(values.into_iter().map(|value| (value, None)).collect())
+        }
     }
 
     /// Changes several keys at once, if each key that was read still has the value that was read.

@@ -58,7 +58,7 @@ use crate::mark;
 use crate::radix::prefix_hash::HashKeys;
 use crate::{
     Access, CheckReport, Commit, Condition, Decide, Decision, IndexError, IndexStats, KeyValue, OrderedIndex,
-    PutOutcome, Result, ScanRange, Visit,
+    PutOutcome, Result, ScanRange, Versioned, Visit,
 };
 use arc_swap::ArcSwap;
 use cache::Cache;
@@ -197,6 +197,10 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
         decide: &mut Decide<'_>,
     ) -> Result<Decision> {
         self.modify_value(client, kind, key, decide).await
+    }
+
+    async fn read_versions(&self, client: &mut Client<F>, keys: &[&[u8]]) -> Result<Vec<Versioned>> {
+        self.versions_of(client, keys).await
     }
 
     fn commit(

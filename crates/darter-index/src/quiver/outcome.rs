@@ -35,7 +35,7 @@ impl Lookup {
     pub(super) fn absent(head: &Head, print: Print) -> Self {
         let is_own = |(at, word): (usize, &Word)| word.is_erased_by(head.delta_addr(at), print);
         let own = head.delta.iter().enumerate().position(is_own);
-        let at = own.or_else(|| head.delta.iter().position(|word| word.state() == State::Empty));
+        let at = own.or_else(|| head.delta.iter().position(|word| word.is_empty()));
         Self::Absent { vacancy: at.map(|at| (head.delta_addr(at), head.delta[at])) }
     }
 

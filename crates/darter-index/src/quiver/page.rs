@@ -83,11 +83,9 @@ impl PageRef {
     /// # Errors
     /// [`IndexError::Corrupt`].
     pub(super) fn verify_delta(self, shape: &Shape, words: &[u64]) -> Result<()> {
-        if shape
-            .delta_in(words)
-            .enumerate()
-            .all(|(at, word)| word.fits_delta_of(self.addr, delta_addr(self.addr, at)))
-        {
+        let empty = Word::empty(self.addr);
+        let mut delta = shape.delta_in(words).enumerate();
+        if delta.all(|(at, word)| word.fits_delta_of(empty, delta_addr(self.addr, at))) {
             return Ok(());
         }
         Err(IndexError::corrupt(self.addr, "delta slot of unknown kind"))

@@ -60,6 +60,9 @@ crate::situations! {
     INTENT_AWAITED = "IntentAwaited";
     /// A transaction that only read was committed without a write.
     READS_VERIFIED = "ReadsVerified";
+    /// A transaction that only reads was committed by one read: the versions are those that it had
+    /// read.
+    VERSIONS_VERIFIED = "VersionsVerified";
     /// A page with an intent was replaced.
     INTENT_MOVED = "IntentMoved";
     /// A sweep settled the intents of a page.

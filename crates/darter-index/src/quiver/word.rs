@@ -189,7 +189,7 @@ impl Word {
     #[inline]
     pub(super) fn state(self) -> State {
         match self.0 >> KIND_AT {
-            0 if self.unsealed().0 != 0 => State::Empty,
+            0 if self.is_empty() => State::Empty,
             INLINE => State::Inline,
             // An erased word is verified against its address.
             TOMB | ERASED => State::Tomb,
@@ -225,10 +225,12 @@ impl Word {
         matches!(self.0 >> KIND_AT, INLINE | TOMB) && (self.0 >> BORN_AT) as u32 == born
     }
 
-    /// Whether it may be the word at an address in the delta of a page.
-    pub(super) fn fits_delta_of(self, page: GlobalAddr, at: GlobalAddr) -> bool {
+    /// Whether it may be the word at an address in the delta of a page whose [`Self::empty`] is
+    /// given.
+    #[inline]
+    pub(super) fn fits_delta_of(self, empty: Self, at: GlobalAddr) -> bool {
         match self.0 >> KIND_AT {
-            0 => self.unsealed() == Self::empty(page),
+            0 => self.unsealed() == empty,
             ERASED => self.is_erased_at(at),
             _ => self.is_leaf(),
         }
@@ -259,7 +261,12 @@ impl Word {
 
     /// Whether it is the slot at this address, erased by this key's removal.
     pub(super) fn is_erased_by(self, at: GlobalAddr, print: Print) -> bool {
-        self.unsealed() == Self::erased(at, print)
+        self.0 >> KIND_AT == ERASED && self.unsealed() == Self::erased(at, print)
+    }
+
+    /// Whether it is a delta slot that was never taken, if it is valid.
+    pub(super) fn is_empty(self) -> bool {
+        self.0 >> KIND_AT == 0 && self.unsealed().0 != 0
     }
 
     /// The leaf's address, class and bytes, if it has one.

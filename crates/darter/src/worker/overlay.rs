@@ -1,7 +1,7 @@
 //! The keys of a transaction in progress: the values that it has read, and those that it will store.
 
 use crate::{Error, TransactionError};
-use darter_index::{Access, ScanRange, Write};
+use darter_index::{Access, ScanRange, Version, Write};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -15,6 +15,8 @@ pub(super) type Value = Option<Vec<u8>>;
 #[derive(Default)]
 struct Entry {
     read: Option<Value>,
+    /// The version of the value that was read, if it is known.
+    version: Option<Version>,
     write: Option<Value>,
 }
 
@@ -67,13 +69,14 @@ impl Overlay {
         self.entries.get(place)?.read.as_ref()?.as_deref()
     }
 
-    /// Keeps the value that the index has under a key, unless the transaction knows a value.
-    pub(super) fn note(&mut self, place: &[u8], value: Value) -> Result<(), Error> {
+    /// Keeps the value that the index has under a key, and its version if that is known, unless the
+    /// transaction knows a value.
+    pub(super) fn note(&mut self, place: &[u8], value: Value, version: Option<Version>) -> Result<(), Error> {
         if self.known(place).is_some() {
             return Ok(());
         }
         let entry = self.entry(place, value.as_deref())?;
-        entry.read = Some(value);
+        (entry.read, entry.version) = (Some(value), version);
         Ok(())
     }
 
@@ -138,9 +141,10 @@ impl Overlay {
     pub(super) fn accesses(&self) -> Vec<Access<'_>> {
         let entries = self.entries.iter();
         entries
-            .map(|(key, Entry { read, write })| Access {
+            .map(|(key, Entry { read, version, write })| Access {
                 key,
                 read: read.as_ref().map(Option::as_deref),
+                version: *version,
                 write: write.as_ref().map(|value| value.as_deref().map_or(Write::Remove, Write::Put)),
             })
             .collect()

@@ -190,12 +190,14 @@ impl Worker {
         let place = self.place_of(key)?;
         if self.overlay().known(&place).is_none() {
             let link = &mut self.link;
-            let value = attempted!(
+            let read = attempted!(
                 link,
                 Repeat::Always,
-                link.open.index.get_with(&mut link.client, &place, <[u8]>::to_vec).await
+                link.open.index.read_versions(&mut link.client, &[&place]).await
             )?;
-            self.overlay().note(&place, value)?;
+            for (value, version) in read {
+                self.overlay().note(&place, value, version)?;
+            }
         }
         Ok(place)
     }
@@ -286,11 +288,11 @@ impl Worker {
             let values = attempted!(
                 link,
                 Repeat::Always,
-                link.open.index.multi_get_first(&mut link.client, &unknown).await
+                link.open.index.read_versions(&mut link.client, &unknown).await
             )?;
             let overlay = self.overlay();
-            for (place, value) in unknown.into_iter().zip(values) {
-                overlay.note(place, value)?;
+            for (place, (value, version)) in unknown.into_iter().zip(values) {
+                overlay.note(place, value, version)?;
             }
         }
         Ok(places)
@@ -358,7 +360,7 @@ impl Worker {
             attempted!(link, Repeat::Always, link.open.index.scan(&mut link.client, &range, asked).await)?;
         let overlay = self.overlay();
         for (place, value) in found {
-            overlay.note(&place, Some(value))?;
+            overlay.note(&place, Some(value), None)?;
         }
         let pairs = overlay.first_of(&range, limit);
         for (place, value) in &pairs {

@@ -8,7 +8,7 @@ use super::roles::{KEYS_MAX, Role, Roles};
 use super::subject::Subject;
 use crate::dice::Dice;
 use crate::history::{Access, Action, Operation, Outcome as Told, Transaction};
-use darter_index::{Access as Asked, Commit, IndexError, OrderedIndex, Write};
+use darter_index::{Access as Asked, Commit, IndexError, OrderedIndex, Version, Versioned, Write};
 use darter_pool::Client;
 use darter_sim::Sim;
 use std::cell::RefCell;
@@ -55,10 +55,12 @@ type Number = Option<u64>;
 struct Part {
     key: usize,
     read: Option<Bytes>,
+    version: Option<Version>,
     write: Option<Number>,
 }
 
-/// Reads a transaction's keys, in their order, each by a separate get.
+/// Reads a transaction's keys, in their order, each by a separate get: half of the transactions with
+/// versions.
 async fn read<S: Subject>(
     identity: &Identity<'_>,
     recorder: &RefCell<Recorder>,
@@ -70,7 +72,7 @@ async fn read<S: Subject>(
     let scenario = identity.scenario;
     let mut parts = Vec::with_capacity(KEYS_MAX);
     for (key, role) in roles.keys() {
-        let mut found = None;
+        let (mut found, mut version) = (None, None);
         if role != Role::Blind {
             let at = {
                 let mut recorder = recorder.borrow_mut();
@@ -79,22 +81,35 @@ async fn read<S: Subject>(
                 recorder.history.push(Operation { client, key, action, invoked, returned: None });
                 recorder.history.len() - 1
             };
-            let bytes = index.get(own, &scenario.hot[key]).await?;
+            let (bytes, seen) = read_key::<S>(index, own, &scenario.hot[key], value.is_multiple_of(2)).await?;
             let mut recorder = recorder.borrow_mut();
             let returned = recorder.tick();
             let number = bytes.as_ref().map(|bytes| scenario.number(bytes));
             recorder.history[at].returned = Some((returned, Told::Found(number)));
-            found = Some(bytes);
+            (found, version) = (Some(bytes), seen);
         }
         let write = match role {
             Role::Get => None,
             Role::Put | Role::Blind => Some(Some(value + VALUES_STEP * key as u64)),
             Role::Delete => Some(None),
         };
-        parts.push(Part { key, read: found, write });
+        parts.push(Part { key, read: found, version, write });
     }
     parts.sort_by_key(|part| &scenario.hot[part.key]);
     Ok(parts)
+}
+
+/// Reads a key, with its version if that is wanted.
+async fn read_key<S: Subject>(
+    index: &S::Index,
+    own: &mut Client<Sim>,
+    key: &[u8],
+    is_versioned: bool,
+) -> Result<Versioned, IndexError> {
+    if is_versioned {
+        return Ok(index.read_versions(own, &[key]).await?.pop().unwrap_or_default());
+    }
+    Ok((index.get(own, key).await?, None))
 }
 
 /// Commits the values that were read and those to write, and records the commit.
@@ -112,6 +127,7 @@ async fn commit<S: Subject>(
         .map(|(part, value)| Asked {
             key: &scenario.hot[part.key],
             read: part.read.as_ref().map(Option::as_deref),
+            version: part.version,
             write: part.write.map(|_| value.as_deref().map_or(Write::Remove, Write::Put)),
         })
         .collect();

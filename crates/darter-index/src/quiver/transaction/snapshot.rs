@@ -1,79 +1,127 @@
-//! The commit of a transaction that only reads: the keys are read twice, and if no word has changed,
-//! all of them had these values between the two reads. It writes nothing, so it aborts no other
+//! Reads for transactions: keys with their versions, and the commit of a transaction that only reads.
+//!
+//! Such a commit reads the keys once more: if no version has changed since the transaction has read
+//! them, all keys had these values between the two reads. Without versions from the transaction, or
+//! if the epoch has moved since then, it reads them twice. It writes nothing, so it aborts no other
 //! transaction.
 //!
 //! A key's word proves that its value has not changed only if the same word cannot come back: that
-//! holds for INLINE, LEAF and INTENT under one pin, but not for words without a value.
+//! holds for INLINE, LEAF and INTENT in one epoch, but not for words without a value.
 
 use crate::checker::note;
-use crate::quiver::descent::{End, Lookup};
-use crate::quiver::intents::{intent_in, states_of};
+use crate::ordered::{MULTI_GET_WIDTH, check_key};
+use crate::quiver::Quiver;
+use crate::quiver::descent::{Descent, End, Found, Lookup, Purpose};
+use crate::quiver::intents::{intent_at, intent_in, states_of};
 use crate::quiver::operation::Operation;
 use crate::quiver::search::value_at;
 use crate::quiver::situations;
-use crate::quiver::word::{State as Kind, Word};
-use crate::radix::intent::State;
-use crate::{Access, Commit, Result};
-use darter_fabric::{Fabric, GlobalAddr};
+use crate::quiver::word::State as Kind;
+use crate::radix::search;
+use crate::{Access, Commit, Result, Version, Versioned};
+use darter_fabric::{Fabric, OpKind};
+use darter_pool::{Client, MemberId};
 
 /// Times that the keys are read before the transaction is committed as one that writes.
 const READS_MAX: usize = 6;
 
-/// A key's place as read: its address, its word, and the state of its intent's transaction.
-type Seen = (GlobalAddr, Word, Option<State>);
+impl<F: Fabric> Quiver<F> {
+    /// Reads the first of some keys: [`crate::OrderedIndex::read_versions`].
+    pub(in crate::quiver) async fn versions_of(
+        &self,
+        client: &mut Client<F>,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Versioned>> {
+        let keys = &keys[..keys.len().min(MULTI_GET_WIDTH)];
+        keys.iter().try_for_each(|key| check_key(key))?;
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let kind = if keys.len() == 1 { OpKind::Get } else { OpKind::MultiGet };
+        let mut operation = Operation::begin(&self.shared, client, kind).await?;
+        if let Some(read) = operation.collect(keys).await? {
+            return Ok(read);
+        }
+        drop(operation);
+        let values = self.values_of(client, keys).await?;
+        Ok(values.into_iter().map(|value| (value, None)).collect())
+    }
+}
 
 impl<F: Fabric> Operation<'_, F> {
     /// Commits a transaction that only reads. Returns `None` if it must be committed as one that
     /// writes: because a key is absent, a page is being replaced, or the keys change all the time.
     pub(super) async fn commit_reads(&mut self, accesses: &[Access<'_>]) -> Result<Option<Commit>> {
-        let mut before = None;
-        for _ in 0..READS_MAX {
-            let Some((seen, is_as_read)) = self.collect(accesses).await? else { return Ok(None) };
-            if !is_as_read {
-                note(situations::TRANSACTION_CONFLICT);
-                return Ok(Some(Commit::Conflict));
+        let keys: Vec<&[u8]> = accesses.iter().map(|access| access.key).collect();
+        let mut before: Option<Vec<Version>> = accesses.iter().map(|access| access.version).collect();
+        for reads in 1..=READS_MAX {
+            let mut versions = Vec::with_capacity(keys.len());
+            while versions.len() < keys.len() {
+                let Some(read) = self.collect(&keys[versions.len()..]).await? else { return Ok(None) };
+                for (value, version) in read {
+                    let access = &accesses[versions.len()];
+                    if access.read.is_some_and(|read| read != value.as_deref()) {
+                        note(situations::TRANSACTION_CONFLICT);
+                        return Ok(Some(Commit::Conflict));
+                    }
+                    let Some(version) = version else { return Ok(None) };
+                    versions.push(version);
+                }
             }
-            if before.is_some_and(|before| before == seen) {
-                note(situations::READS_VERIFIED);
+            if before.is_some_and(|before| before == versions) {
+                note(if reads == 1 { situations::VERSIONS_VERIFIED } else { situations::READS_VERIFIED });
                 return Ok(Some(Commit::Done));
             }
-            before = Some(seen);
+            before = Some(versions);
         }
         Ok(None)
     }
 
-    /// Reads all keys. Returns their places and whether their values are those that the transaction
-    /// has read; `None` if a word may come back.
-    async fn collect(&mut self, accesses: &[Access<'_>]) -> Result<Option<(Vec<Seen>, bool)>> {
-        let mut ends = self.find_all(accesses, 0..accesses.len()).await?;
-        ends.sort_unstable_by_key(|(number, _)| *number);
-        let mut statuses = Vec::new();
-        for (_, end) in &ends {
-            if let End::Page(found) = end {
-                statuses.extend(intent_in(&found.spot)?.map(|intent| intent.status));
+    /// Reads the first of some keys, of at least one, with their versions. A key has none if its
+    /// word may come back. Returns `None` if the place of a key is being replaced.
+    async fn collect(&mut self, keys: &[&[u8]]) -> Result<Option<Vec<Versioned>>> {
+        let (epoch, member) = (self.client.epoch(), self.client.pool().member());
+        let descents = keys.iter().map(|key| Descent::new(self.shared, key, Purpose::Write, epoch));
+        let (mut versions, mut intents, mut is_settled) = (vec![None; keys.len()], Vec::new(), true);
+        let values = search::run_all(&mut self.client, self.shared, descents, |number, end, _| {
+            match &end {
+                End::Page(found) if !found.head.is_sealed => {
+                    versions[number] = version_of(found, epoch, member);
+                    if intent_in(&found.spot)?.is_some() {
+                        intents.push((number, end));
+                        return Ok(None);
+                    }
+                }
+                End::Vacant { .. } | End::Diverged { .. } => {}
+                _ => is_settled = false,
+            }
+            Ok(value_at(&end)?.map(<[u8]>::to_vec))
+        });
+        let values = values.await?;
+        if !is_settled {
+            return Ok(None);
+        }
+        let mut read: Vec<Versioned> = values.into_iter().zip(versions).collect();
+        intents.retain(|(number, _)| *number < read.len());
+        if !intents.is_empty() {
+            let all: Vec<_> = intents.iter().map(|(_, end)| intent_at(end)).collect::<Result<_>>()?;
+            let at: Vec<_> = all.iter().flatten().map(|intent| intent.status).collect();
+            let states = Box::pin(states_of(&mut self.client, &at)).await?;
+            for ((intent, state), (number, _)) in all.iter().flatten().zip(states).zip(&intents) {
+                let (value, version) = &mut read[*number];
+                *value = intent.value(state).map(<[u8]>::to_vec);
+                *version = version.map(|version| Version { state: Some(state as u8), ..version });
             }
         }
-        let states =
-            if statuses.is_empty() { Vec::new() } else { states_of(&mut self.client, &statuses).await? };
-        let mut states = states.into_iter();
-        let (mut seen, mut is_as_read) = (Vec::with_capacity(ends.len()), true);
-        for ((_, end), access) in ends.iter().zip(accesses) {
-            let End::Page(found) = end else { return Ok(None) };
-            let (Lookup::Record { addr, word, .. } | Lookup::Delta { addr, word, .. }) = found.spot else {
-                return Ok(None);
-            };
-            if word.is_sealed() || found.head.is_sealed || word.state() == Kind::Tomb {
-                return Ok(None);
-            }
-            let intent = intent_in(&found.spot)?;
-            let state = intent.and_then(|_| states.next());
-            let value = match (intent, state) {
-                (Some(intent), Some(state)) => intent.value(state),
-                _ => value_at(end)?,
-            };
-            is_as_read &= access.read.is_none_or(|read| read == value);
-            seen.push((addr, word, state));
-        }
-        Ok(Some((seen, is_as_read)))
+        Ok(Some(read))
     }
+}
+
+/// The version of a key, as its page was read; `None` if its word may come back.
+fn version_of(found: &Found, epoch: u64, member: MemberId) -> Option<Version> {
+    let (Lookup::Record { addr, word, .. } | Lookup::Delta { addr, word, .. }) = &found.spot else {
+        return None;
+    };
+    let has_value = !word.is_sealed() && word.state() != Kind::Tomb;
+    has_value.then_some(Version { place: *addr, word: word.0, state: None, epoch, member })
 }

@@ -18,11 +18,11 @@ const OPTIONS: fn() -> QuiverOptions =
     || QuiverOptions { page_records: 3, page_delta: 2, cache_bytes: 1 << 16, ..QuiverOptions::default() };
 
 fn get_of(key: &'static [u8], value: Option<&'static [u8]>) -> Access<'static> {
-    Access { key, read: Some(value), write: None }
+    Access { key, read: Some(value), version: None, write: None }
 }
 
 fn put_of(key: &'static [u8], old: Option<&'static [u8]>, new: &'static [u8]) -> Access<'static> {
-    Access { key, read: Some(old), write: Some(Write::Put(new)) }
+    Access { key, read: Some(old), version: None, write: Some(Write::Put(new)) }
 }
 
 async fn get(quiver: &Quiver<Sim>, client: &mut Client<Sim>, key: &[u8]) -> Option<Vec<u8>> {
@@ -89,7 +89,7 @@ fn commits_behave_like_changes_of_a_map() {
                         2 => Some(Write::Remove),
                         _ => None,
                     };
-                    Access { key, read, write }
+                    Access { key, read, version: None, write }
                 })
                 .collect();
             let holds = accesses
@@ -119,7 +119,7 @@ fn a_commit_needs_ascending_keys_and_room_for_both_values() {
     let (pool, quiver) = process_on::<Quiver<Sim>>(&sim, OPTIONS(), &[]);
     let mut client = pool.client().unwrap();
     for keys in [[&b"b"[..], b"a"], [b"a", b"a"]] {
-        let accesses = keys.map(|key| Access { key, read: None, write: Some(Write::Remove) });
+        let accesses = keys.map(|key| Access { key, read: None, version: None, write: Some(Write::Remove) });
         let error = block_on(quiver.commit(&mut client, &accesses, 0)).unwrap_err();
         assert!(matches!(error, IndexError::Options(_)), "{error}");
     }
@@ -127,8 +127,8 @@ fn a_commit_needs_ascending_keys_and_room_for_both_values() {
     let large = vec![1; (pool.object_bytes_max() as usize) * 3 / 5];
     block_on(quiver.put(&mut client, b"large", &large, Condition::Always)).unwrap();
     let accesses = [
-        Access { key: b"a", read: None, write: Some(Write::Put(b"1")) },
-        Access { key: b"large", read: None, write: Some(Write::Put(&large)) },
+        Access { key: b"a", read: None, version: None, write: Some(Write::Put(b"1")) },
+        Access { key: b"large", read: None, version: None, write: Some(Write::Put(&large)) },
     ];
     let error = block_on(quiver.commit(&mut client, &accesses, 0)).unwrap_err();
     assert!(matches!(error, IndexError::ValueTooLong { .. }), "{error}");
@@ -160,7 +160,7 @@ fn two_processes(sim: &Sim) -> (Pool<Sim>, Quiver<Sim>, Pool<Sim>, Quiver<Sim>) 
 const CHANGES: fn() -> [Access<'static>; 3] = || {
     [
         put_of(KEYS[0], Some(b"old"), b"new"),
-        Access { key: KEYS[1], read: Some(Some(b"old")), write: Some(Write::Remove) },
+        Access { key: KEYS[1], read: Some(Some(b"old")), version: None, write: Some(Write::Remove) },
         put_of(KEYS[2], None, b"new"),
     ]
 };
@@ -266,6 +266,7 @@ async fn append(quiver: &Quiver<Sim>, client: &mut Client<Sim>, what: &[u8]) {
         let access = |at: usize| Access {
             key: KEYS[at],
             read: Some(Some(&both[at])),
+            version: None,
             write: Some(Write::Put(&new[at])),
         };
         if quiver.commit(client, &[access(0), access(1)], attempt).await.unwrap() == Commit::Done {
@@ -371,6 +372,10 @@ fn a_key_that_was_only_read_is_part_of_the_transaction() {
 /// client stops, and never makes the transfer run again.
 #[test]
 fn a_transaction_that_only_reads_is_consistent_and_aborts_none() {
+    [false, true].into_iter().for_each(read_next_to_a_transfer);
+}
+
+fn read_next_to_a_transfer(is_versioned: bool) {
     each_pair_of_stops(|stops| {
         let sim = Sim::new(1, 8 << 20);
         let (pool, quiver, second, other) = two_processes(&sim);
@@ -379,11 +384,19 @@ fn a_transaction_that_only_reads_is_consistent_and_aborts_none() {
         let mut seen = None;
         let mut executor = Executor::new(&sim);
         let reading = executor.spawn(0, async {
-            let mut both = Vec::new();
+            let (mut both, mut versions) = (Vec::new(), Vec::new());
             for key in &KEYS[..2] {
-                both.push(get(&quiver, &mut reader, key).await.unwrap());
+                let (value, version) =
+                    quiver.read_versions(&mut reader, &[*key]).await.unwrap().pop().unwrap();
+                both.push(value.unwrap());
+                versions.push(version.filter(|_| is_versioned));
             }
-            let access = |at: usize| Access { key: KEYS[at], read: Some(Some(&both[at])), write: None };
+            let access = |at: usize| Access {
+                key: KEYS[at],
+                read: Some(Some(&both[at])),
+                version: versions[at],
+                write: None,
+            };
             let outcome = quiver.commit(&mut reader, &[access(0), access(1)], 0).await.unwrap();
             if outcome == Commit::Done {
                 seen = Some(both);
@@ -404,6 +417,43 @@ fn a_transaction_that_only_reads_is_consistent_and_aborts_none() {
         verify_all(&sim, vec![(second, writer), (pool, reader)], &format!("after {stops:?}"));
         [is_reading_over, is_writing_over]
     });
+}
+
+/// Versions save a round trip in the epoch in which the keys were read. Later the same words at the
+/// same places prove nothing, since the memory may have been used anew.
+#[test]
+fn versions_count_only_in_the_epoch_of_their_reads() {
+    let sim = Sim::new(1, 8 << 20);
+    let (pool, quiver) = process_on::<Quiver<Sim>>(&sim, OPTIONS(), &KEYS[..2]);
+    let mut client = pool.client().unwrap();
+    let mut batches_after = |moves_epoch: bool| {
+        let read = block_on(quiver.read_versions(&mut client, &KEYS[..2])).unwrap();
+        if moves_epoch {
+            // Epochs move only while there is memory to free.
+            let epoch = pool.epoch();
+            for value in [b"1", b"2"] {
+                block_on(quiver.put(&mut client, KEYS[2], value, Condition::Always)).unwrap();
+            }
+            block_on(pool.settle(&mut client)).unwrap();
+            assert!(pool.epoch() > epoch);
+        }
+        let accesses: Vec<_> = KEYS
+            .iter()
+            .zip(&read)
+            .map(|(key, (value, version))| Access {
+                key,
+                read: Some(value.as_deref()),
+                version: *version,
+                write: None,
+            })
+            .collect();
+        assert!(accesses.iter().all(|access| access.version.is_some()));
+        let before = sim.counts().batches;
+        assert_eq!(block_on(quiver.commit(&mut client, &accesses, 0)).unwrap(), Commit::Done);
+        sim.counts().batches - before
+    };
+    let (in_epoch, after_it) = (batches_after(false), batches_after(true));
+    assert_eq!(after_it, 2 * in_epoch);
 }
 
 /// The connection is lost at each verb of a commit that makes the first page. The page may be
