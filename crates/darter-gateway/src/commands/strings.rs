@@ -308,7 +308,7 @@ async fn set_all(args: &Arguments<'_>, keys: &mut Keyspace) -> Result<(), Fault>
 
 /// `MSETNX key value…`.
 pub(super) async fn msetnx(call: &mut Call<'_>) -> Result<(), Fault> {
-    if call.args.len() % 2 == 0 {
+    if call.args.len().is_multiple_of(2) {
         return Err(wrong_arity("msetnx"));
     }
     if call.args.len() == 3 {
