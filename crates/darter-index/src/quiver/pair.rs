@@ -8,9 +8,9 @@ use super::map::Map;
 use super::map_copy::{self, Copied};
 use super::nibble::EdgeRange;
 use super::node;
-use super::page::{FIXED_WORDS, PageRef, Shape};
+use super::page::{FIXED_WORDS, PageRef, REMOVAL, Shape};
 use super::shared::Shared;
-use super::word::{Print, Word};
+use super::word::{INTENT_CLASS, Print, Word};
 use crate::Result;
 use crate::radix::drafts::Drafts;
 use crate::radix::leaf;
@@ -39,6 +39,11 @@ impl Pair {
     pub(super) fn new(key: Vec<u8>, value: &[u8]) -> Self {
         let image = Some(leaf::image(&key, value));
         Self { key, image, leaf: None }
+    }
+
+    /// Whether its leaf is an intent, whose key may be absent.
+    fn is_intent(&self) -> bool {
+        self.leaf.is_some_and(|(_, class)| class & INTENT_CLASS != 0)
     }
 
     fn inline_words(&self) -> Option<usize> {
@@ -121,7 +126,11 @@ impl Maker {
         let bytes = words.len() as u64 * 8;
         let addr = self.drafts.alloc(client, place.home, bytes, AllocKind::Inner).await?;
         let checksum = u64::from(shape.checksum(addr, place.identity, &map.words));
-        words[..FIXED_WORDS].copy_from_slice(&[shape.guard(), place.identity, shape.word(), checksum]);
+        // An intent counts as a removed record: a page with too few live records by its count is
+        // read before it is replaced, but one with too many stays forever.
+        let intents = pairs.iter().filter(|pair| pair.is_intent()).count() as u64;
+        let removals = checksum + intents * REMOVAL;
+        words[..FIXED_WORDS].copy_from_slice(&[shape.guard(), place.identity, shape.word(), removals]);
         words[FIXED_WORDS..FIXED_WORDS + shape.delta].fill(Word::empty(addr).0);
         words[shape.head_words() - map.words.len()..shape.head_words()].copy_from_slice(&map.words);
         for (rank, pair) in pairs.iter().enumerate() {
