@@ -18,6 +18,8 @@ use std::collections::BTreeSet;
 
 /// Most keys that a client watches.
 const WATCHED_MAX: usize = 10_000;
+/// Most elements of a key that is copied or renamed in a transaction.
+const COPIED_MAX: usize = 1000;
 /// Runs after which the pauses between them no longer grow.
 const DOUBLINGS_MAX: u16 = 10;
 
@@ -169,6 +171,10 @@ pub(super) async fn run_alone(call: &mut Call<'_>, command: &'static Command) ->
     let held = is_transfer.then(|| call.args.get(1).to_vec()).into_iter().collect();
     let done = atomically(call, held, async |call| {
         call.keys.read_heads(keys_read(command, call.args)).await?;
+        if is_transfer && call.keys.has_elements(call.args.get(1), COPIED_MAX + 1).await? {
+            let (keys, max) = (COPIED_MAX + 1, COPIED_MAX);
+            return Err(Fault::Store(TransactionError::TooLarge { keys, max }.into()));
+        }
         Box::pin(super::run(command.id, call)).await?;
         // To verify that records are absent would cost as much as to add them.
         Ok(if call.keys.is_changing() { Body::Done } else { Body::Abandoned })

@@ -92,6 +92,16 @@ impl Keyspace {
         Ok(Some((record, aggregate)))
     }
 
+    /// Returns whether a key has at least this many elements.
+    ///
+    /// # Errors
+    /// The store's errors.
+    pub(crate) async fn has_elements(&mut self, key: &[u8], count: usize) -> Result<bool, Fault> {
+        let Some(record) = self.head_record(key).await? else { return Ok(false) };
+        let Some(aggregate) = Aggregate::of(key, &Head::parse(&record)?) else { return Ok(false) };
+        Ok(self.walk_elements(&mut aggregate.elements(), count, |_, _| {}).await? == Walked::Paused)
+    }
+
     /// Copies the value of a head. Returns `None` if the source has ended by then, or if it has
     /// changed and must not change.
     async fn duplicate(
