@@ -6,7 +6,7 @@
 //! holds for INLINE, LEAF and INTENT under one pin, but not for words without a value.
 
 use crate::checker::note;
-use crate::quiver::descent::{End, Lookup};
+use crate::quiver::descent::{Lookup, PageSearchEnd};
 use crate::quiver::intents::{intent_in, states_of};
 use crate::quiver::operation::Operation;
 use crate::quiver::search::value_at;
@@ -49,7 +49,7 @@ impl<F: Fabric> Operation<'_, F> {
         ends.sort_unstable_by_key(|(number, _)| *number);
         let mut statuses = Vec::new();
         for (_, end) in &ends {
-            if let End::Page(found) = end {
+            if let PageSearchEnd::Page(found) = end {
                 statuses.extend(intent_in(&found.spot)?.map(|intent| intent.status));
             }
         }
@@ -58,7 +58,7 @@ impl<F: Fabric> Operation<'_, F> {
         let mut states = states.into_iter();
         let (mut seen, mut is_as_read) = (Vec::with_capacity(ends.len()), true);
         for ((_, end), access) in ends.iter().zip(accesses) {
-            let End::Page(found) = end else { return Ok(None) };
+            let PageSearchEnd::Page(found) = end else { return Ok(None) };
             let (Lookup::Record { addr, word, .. } | Lookup::Delta { addr, word, .. }) = found.spot else {
                 return Ok(None);
             };
