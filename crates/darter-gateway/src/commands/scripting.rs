@@ -11,6 +11,7 @@ use crate::request::Arguments;
 use crate::table::{Command, CommandId};
 use crate::turns;
 use std::collections::BTreeSet;
+use std::pin::Pin;
 use std::sync::Arc;
 
 /// Returns whether a command uses a thread for scripts.
@@ -38,8 +39,13 @@ pub(crate) fn runs_scripts(args: &Arguments<'_>, client: &Client) -> bool {
     }
 }
 
-/// Every command of scripts and functions.
-pub(super) async fn run(call: &mut Call<'_>, id: CommandId) -> Result<(), Fault> {
+/// Every command of scripts and functions. Its future is boxed, since it is larger than those of
+/// other commands.
+pub(super) fn run(call: &mut Call<'_>, id: CommandId) -> Pin<Box<impl Future<Output = Result<(), Fault>>>> {
+    Box::pin(dispatch(call, id))
+}
+
+async fn dispatch(call: &mut Call<'_>, id: CommandId) -> Result<(), Fault> {
     use CommandId::{Eval, EvalRo, Fcall, FcallRo, Function, Script};
     match id {
         Script => script(call).await,
@@ -123,7 +129,7 @@ pub(super) async fn invoke(
     Ok(None)
 }
 
-/// Runs `body` in the transaction of `EXEC`, or in a transaction of its own, again after each
+/// Runs `body` in the transaction of `EXEC`, or in its own transaction, again after each
 /// conflict. `body` may return an error that is reported after the commit.
 pub(super) async fn in_transaction(
     call: &mut Call<'_>,

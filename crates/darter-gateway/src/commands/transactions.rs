@@ -126,9 +126,9 @@ pub(super) async fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
 
 /// The end of the commands of a transaction.
 pub(super) enum Body {
-    /// All were executed; their changes are to take effect.
+    /// All were executed; their changes should take effect.
     Done,
-    /// None of their changes is to take effect, and the reply is complete.
+    /// Their changes are discarded, and the reply is complete.
     Abandoned,
 }
 
@@ -136,7 +136,7 @@ pub(super) enum Body {
 /// `held` are keys all of whose elements are read.
 ///
 /// # Errors
-/// Those of `body` and of the store, and one after five seconds of conflicts. There is no change
+/// Those of `body` and of the store, and one after five seconds of conflicts. Nothing has changed
 /// then.
 pub(super) async fn atomically(
     call: &mut Call<'_>,

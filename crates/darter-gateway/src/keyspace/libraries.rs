@@ -1,7 +1,7 @@
 //! The libraries of functions, which all gateways of the pool share.
 //!
 //! The record `l` is the *directory*: the libraries' names, the digests of their code, and their
-//! functions. The code of a library has a record of its own, `l` and the library's name. All are
+//! functions. The code of a library has its own record, `l` and the library's name. All are
 //! read and changed in transactions, so that they match.
 
 use super::{Family, Keyspace, place, session};

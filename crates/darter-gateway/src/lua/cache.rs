@@ -96,6 +96,9 @@ impl Cache {
 
     /// Adds a script.
     pub(crate) fn add(&mut self, script: &Arc<Script>) {
+        if self.scripts.contains_key(&script.digest) {
+            return;
+        }
         let bytes = script.body.len() + BYTES_EACH;
         while self.bytes + bytes > BYTES_MAX
             && let Some(oldest) = self.order.pop_front()
@@ -107,10 +110,9 @@ impl Cache {
                 self.bytes -= forgotten.body.len() + BYTES_EACH;
             }
         }
-        if self.scripts.insert(script.digest.clone(), (Arc::clone(script), false)).is_none() {
-            self.order.push_back(script.digest.clone());
-            self.bytes += bytes;
-        }
+        self.scripts.insert(script.digest.clone(), (Arc::clone(script), false));
+        self.order.push_back(script.digest.clone());
+        self.bytes += bytes;
     }
 
     /// Returns the number of scripts, and their bytes.

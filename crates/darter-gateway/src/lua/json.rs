@@ -14,7 +14,7 @@ const DEPTH_MAX: usize = 1000;
 /// Most levels for which there is a stack.
 const DEPTH_POSSIBLE: usize = 4000;
 
-/// How infinite numbers, and those that are none, are encoded.
+/// How infinity and NaN are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Invalid {
     Refused,

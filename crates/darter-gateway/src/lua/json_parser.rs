@@ -10,7 +10,7 @@ pub(super) struct Parser<'t> {
     at: usize,
     depth: usize,
     depth_max: usize,
-    /// Whether infinity, hexadecimal numbers and numbers that are none are accepted.
+    /// Whether infinity, NaN and hexadecimal numbers are accepted.
     accepts_invalid: bool,
 }
 

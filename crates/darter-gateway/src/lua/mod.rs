@@ -1,7 +1,7 @@
 //! Lua scripts and functions, as in Redis 7.0. A script runs as one transaction of the index.
 //!
 //! A script can call commands within Lua's `pcall`, which cannot be suspended. So Lua runs in
-//! threads of its own (`machine.rs`): for each command, the thread asks the client's task, which
+//! its own threads (`machine.rs`): for each command, the thread asks the client's task, which
 //! executes it in its transaction and answers (`run.rs`). Each run has a new Lua state, so that
 //! scripts cannot affect each other, and a conflict can repeat a script from its beginning.
 //!

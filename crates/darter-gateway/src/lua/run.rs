@@ -38,7 +38,7 @@ pub(crate) struct Invocation {
     pub(crate) is_read_only: bool,
 }
 
-/// What a script's thread asks of the client's task.
+/// A message of a script's thread to the client's task.
 pub(super) enum Ask {
     /// To execute a command, with a reply in RESP3 or RESP2.
     Command(Words, bool),

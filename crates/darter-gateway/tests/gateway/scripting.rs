@@ -42,7 +42,7 @@ fn hasty() -> GatewayOptions {
     GatewayOptions { script_time: Duration::from_millis(50), ..GatewayOptions::default() }
 }
 
-/// Options with so much time that scripts end only if they are stopped.
+/// Options with enough time for every script that ends by itself.
 fn patient() -> GatewayOptions {
     GatewayOptions { script_time: LONG * 10, ..GatewayOptions::default() }
 }
