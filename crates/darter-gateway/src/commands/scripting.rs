@@ -26,9 +26,10 @@ fn is_script(id: CommandId, args: &Arguments<'_>) -> bool {
 
 /// Returns whether a request of a client will use a thread for scripts.
 pub(crate) fn runs_scripts(args: &Arguments<'_>, client: &Client) -> bool {
-    let Some(command) = (!args.is_empty()).then(|| Command::named(args.get(0))).flatten() else {
-        return false;
-    };
+    // Most commands have other names, and need no search in the table.
+    let name = args.from(0).next().unwrap_or_default();
+    let may_run = matches!(name, [b'e' | b'E' | b'f' | b'F' | b's' | b'S', _, _, _, ..]);
+    let Some(command) = may_run.then(|| Command::named(name)).flatten() else { return false };
     match &client.queue {
         _ if !client.is_trusted => false,
         None => is_script(command.id, args),
@@ -110,9 +111,12 @@ async fn eval(call: &mut Call<'_>, script: &Arc<Script>, is_read_only_command: b
     let mut invocation = invocation(call, &script.digest, &script.body, NO_INTEGER)?;
     invocation.is_read_only = is_read_only(script.flags, is_read_only_command)?;
     let invocation = Arc::new(invocation);
-    in_transaction(call, async |call| invoke(call, &invocation).await).await?;
-    call.shared.scripts.cache().add(script);
-    Ok(())
+    let done = in_transaction(call, async |call| invoke(call, &invocation).await).await;
+    let is_invalid = matches!(&done, Err(Fault::Said(text)) if text.starts_with(lua::COMPILE_ERROR));
+    if !is_invalid {
+        call.shared.scripts.cache().add(script);
+    }
+    done
 }
 
 /// Runs a script or a function in a transaction in progress, and writes its reply. Returns the

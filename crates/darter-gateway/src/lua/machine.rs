@@ -234,6 +234,9 @@ impl Machine {
     }
 }
 
+/// How the error of a script that is not valid begins.
+pub(crate) const COMPILE_ERROR: &str = "ERR Error compiling ";
+
 fn failed_to_compile(name: &str, error: &mlua::Error) -> Outcome {
     if lacks_memory(error) {
         return Outcome::Stopped(Stop::Memory);
@@ -243,7 +246,7 @@ fn failed_to_compile(name: &str, error: &mlua::Error) -> Outcome {
         mlua::Error::SyntaxError { message, .. } => message.clone(),
         other => other.to_string(),
     };
-    Outcome::Failed(format!("ERR Error compiling {what}: {text}"))
+    Outcome::Failed(format!("{COMPILE_ERROR}{what}: {text}"))
 }
 
 /// Returns the error reply for an error that the script has not caught.

@@ -25,7 +25,7 @@ mod run;
 mod words;
 
 pub(super) use cache::{Flags, Script, digest};
-pub(super) use machine::{Loaded, Outcome, Task, wrong_name};
+pub(super) use machine::{COMPILE_ERROR, Loaded, Outcome, Task, wrong_name};
 pub(super) use run::{Invocation, run};
 pub(super) use words::Words;
 
