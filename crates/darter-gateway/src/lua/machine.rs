@@ -12,7 +12,7 @@ use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Table, Va
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use tokio::sync::mpsc::UnboundedSender;
 
 /// Instructions of Lua between two checks whether the script must stop.
@@ -20,6 +20,8 @@ const CHECK_INTERVAL: u32 = 10_000;
 /// The names of scripts and functions in messages.
 const SCRIPT: &str = "@user_script";
 const FUNCTION: &str = "@user_function";
+/// The name of `prelude.lua`.
+const PRELUDE: &str = "=prelude";
 
 /// The work of a thread.
 pub(crate) enum Task {
@@ -127,8 +129,7 @@ impl Machine {
         let context = Rc::new(Context::default());
         context.random.set(darter_fabric::random_word());
         let rust = functions(&lua, &context)?;
-        let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
-        let entries: Table = prelude.call(rust)?;
+        let entries: Table = prelude(&lua)?.call(rust)?;
         let entry = |name| entries.raw_get::<Function>(name);
         let (set_keys, set_loading, run) = (entry("set_keys")?, entry("set_loading")?, entry("run")?);
         let names = [lua.create_string(SCRIPT)?, lua.create_string(FUNCTION)?];
@@ -236,6 +237,18 @@ impl Machine {
 
 /// How the error of a script that is not valid begins.
 pub(crate) const COMPILE_ERROR: &str = "ERR Error compiling ";
+
+/// Returns the function of `prelude.lua`, which is compiled once: that takes longer than everything
+/// else in the creation of a state.
+fn prelude(lua: &Lua) -> mlua::Result<Function> {
+    static COMPILED: OnceLock<Vec<u8>> = OnceLock::new();
+    if let Some(compiled) = COMPILED.get() {
+        return lua.load(&compiled[..]).set_mode(ChunkMode::Binary).into_function();
+    }
+    let prelude = lua.load(include_str!("prelude.lua")).set_name(PRELUDE).into_function()?;
+    COMPILED.get_or_init(|| prelude.dump(false));
+    Ok(prelude)
+}
 
 fn failed_to_compile(name: &str, error: &mlua::Error) -> Outcome {
     if lacks_memory(error) {
@@ -355,7 +368,7 @@ fn position(lua: &Lua) -> (Option<String>, usize) {
         });
         match frame {
             None => break,
-            Some((Some(name), line)) if name != "=prelude" => return (Some(name), line),
+            Some((Some(name), line)) if name != PRELUDE => return (Some(name), line),
             Some(_) => {}
         }
     }
