@@ -2,7 +2,9 @@
 //! Strings may hold any bytes.
 
 use super::json_parser::Parser;
-use super::library::{Answer, Library, NULL, Trouble, as_number, bad_argument, integer, string, type_name};
+use super::library::{
+    Answer, Library, NULL, Trouble, as_number, bad_argument, integer, shape, string, type_name,
+};
 use super::numbers::general;
 use crate::number::signed;
 use mlua::{Lua, Table, Value};
@@ -210,22 +212,16 @@ fn encode_number(text: &mut Vec<u8>, options: &Options, value: &Value) -> Result
 /// Encodes a table as an array if all its keys are positive integers, else as an object. An empty
 /// table is an object.
 fn encode_table(text: &mut Vec<u8>, options: &Options, table: &Table, depth: usize) -> Result<(), Trouble> {
-    let (mut pairs, mut last, mut is_array) = (Vec::new(), 0, true);
-    table.for_each(|key: Value, value: Value| {
-        match &key {
-            Value::Integer(number) if *number > 0 => last = last.max(*number),
-            _ => is_array = false,
-        }
-        pairs.push((key, value));
-        Ok(())
-    })?;
-    let is_sparse = options.sparse_ratio > 0
-        && last > signed(pairs.len()).saturating_mul(options.sparse_ratio)
-        && last > options.sparse_safe;
-    if is_array && is_sparse && !options.converts_sparse {
+    let (count, last) = shape(table)?;
+    let is_sparse = |last: i64| {
+        options.sparse_ratio > 0
+            && last > signed(count).saturating_mul(options.sparse_ratio)
+            && last > options.sparse_safe
+    };
+    if last.is_some_and(is_sparse) && !options.converts_sparse {
         return Err(cannot(&Value::Table(table.clone()), "excessively sparse array"));
     }
-    if is_array && !is_sparse && last > 0 {
+    if let Some(last) = last.filter(|last| *last > 0 && !is_sparse(*last)) {
         text.push(b'[');
         for at in 1..=last {
             if at > 1 {
@@ -237,21 +233,22 @@ fn encode_table(text: &mut Vec<u8>, options: &Options, table: &Table, depth: usi
         return Ok(());
     }
     text.push(b'{');
-    for (number, (key, value)) in pairs.iter().enumerate() {
+    for (number, pair) in table.pairs::<Value, Value>().enumerate() {
+        let (key, value) = pair?;
         if number > 0 {
             text.push(b',');
         }
-        match key {
+        match &key {
             Value::String(name) => encode_string(text, &name.as_bytes()),
             Value::Integer(_) | Value::Number(_) => {
                 text.push(b'"');
-                encode_number(text, options, key)?;
+                encode_number(text, options, &key)?;
                 text.push(b'"');
             }
             other => return Err(cannot(other, "table key must be a number or string")),
         }
         text.push(b':');
-        encode(text, options, value, depth)?;
+        encode(text, options, &value, depth)?;
     }
     text.push(b'}');
     Ok(())

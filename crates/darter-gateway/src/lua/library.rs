@@ -33,7 +33,15 @@ pub(super) fn caught(lua: &Lua, error: Value) -> mlua::Result<Value> {
     match wrapped.downcast_ref::<Raised>() {
         Some(Raised { text, is_table: true }) => Ok(Value::Table(error_table(lua, text)?)),
         Some(Raised { text, .. }) => Ok(Value::String(lua.create_string(text)?)),
-        None => Ok(Value::String(lua.create_string(wrapped.to_string())?)),
+        None => Ok(Value::String(lua.create_string(without_traceback(wrapped).to_string())?)),
+    }
+}
+
+/// Returns the cause of an error of a function written in Rust.
+fn without_traceback(error: &mlua::Error) -> &mlua::Error {
+    match error {
+        mlua::Error::CallbackError { cause, .. } => without_traceback(cause),
+        other => other,
     }
 }
 
@@ -98,6 +106,21 @@ impl<'l> Library<'l> {
 
 /// The null that `cjson` uses in tables.
 pub(super) const NULL: Value = Value::LightUserData(LightUserData(std::ptr::null_mut()));
+
+/// Returns the number of a table's pairs, and its last index if all its keys are positive integers.
+///
+/// Values of a table must not be collected: mlua has room for some thousands at a time.
+pub(super) fn shape(table: &Table) -> mlua::Result<(usize, Option<i64>)> {
+    let (mut count, mut last) = (0, Some(0));
+    for pair in table.pairs::<Value, Value>() {
+        count += 1;
+        last = match pair?.0 {
+            Value::Integer(index) if index > 0 => last.map(|last| index.max(last)),
+            _ => None,
+        };
+    }
+    Ok((count, last))
+}
 
 /// Returns the name of a value's type in Lua's words; of a missing argument, `no value`.
 pub(super) fn type_name(value: Option<&Value>) -> &'static str {

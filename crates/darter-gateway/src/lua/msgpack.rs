@@ -1,6 +1,6 @@
 //! The library `cmsgpack` of scripts: values as `MessagePack`, as in Redis.
 
-use super::library::{Answer, Library, Trouble, integer, string};
+use super::library::{Answer, Library, Trouble, integer, shape, string};
 use crate::number::signed;
 use mlua::{Lua, Table, Value};
 use rmp::{Marker, decode, encode};
@@ -66,25 +66,18 @@ fn pack_value(packed: &mut Vec<u8>, value: &Value, level: usize) -> Result<(), T
 
 /// Packs a table as an array if its keys are 1, 2, …, else as a map.
 fn pack_table(packed: &mut Vec<u8>, table: &Table, level: usize) -> Result<(), Trouble> {
-    let (mut pairs, mut last, mut is_array) = (Vec::new(), 0, true);
-    table.for_each(|key: Value, value: Value| {
-        match &key {
-            Value::Integer(number) if *number > 0 => last = last.max(*number),
-            _ => is_array = false,
-        }
-        pairs.push((key, value));
-        Ok(())
-    })?;
-    if is_array && usize::try_from(last) == Ok(pairs.len()) {
-        let _ = encode::write_array_len(packed, pairs.len() as u32);
-        for at in 1..=pairs.len() {
+    let (count, last) = shape(table)?;
+    if last == Some(signed(count)) {
+        let _ = encode::write_array_len(packed, count as u32);
+        for at in 1..=count {
             pack_value(packed, &table.raw_get::<Value>(at)?, level)?;
         }
     } else {
-        let _ = encode::write_map_len(packed, pairs.len() as u32);
-        for (key, value) in &pairs {
-            pack_value(packed, key, level)?;
-            pack_value(packed, value, level)?;
+        let _ = encode::write_map_len(packed, count as u32);
+        for pair in table.pairs::<Value, Value>() {
+            let (key, value) = pair?;
+            pack_value(packed, &key, level)?;
+            pack_value(packed, &value, level)?;
         }
     }
     Ok(())

@@ -9,8 +9,8 @@ local concat, floor, globals = table.concat, math.floor, _G
 
 -- Longest pattern: the matcher of Lua 5.1 recurses for each item.
 local PATTERN_MAX = 16384
--- Most results of unpack: beyond it, Lua 5.1 computes with too small integers.
-local RESULTS_MAX = 7999
+-- Most results of unpack: far beyond it, Lua 5.1 computes with too small integers.
+local RESULTS_MAX = 7997
 
 -- Read-only tables.
 
@@ -89,6 +89,7 @@ local function load_pieces(f, name)
 end
 
 local function unpack_some(list, first, last)
+  if first == nil and last == nil and #list < 8000 then return unpack(list) end
   first, last = first or 1, last or #list
   if type(first) == 'number' and type(last) == 'number' and last - first >= RESULTS_MAX then
     error('too many results to unpack', 2)

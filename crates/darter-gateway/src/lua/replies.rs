@@ -1,6 +1,6 @@
 //! Replies of commands as Lua values, and values of scripts as replies, as Redis converts them.
 
-use super::library::as_number;
+use super::library::{as_number, shape};
 use super::numbers::truncated;
 use crate::reply::Reply;
 use mlua::{Lua, Table, Value};
@@ -155,17 +155,18 @@ impl Writer<'_> {
         } else if let Some((format, text)) = verbatim_in(table)? {
             self.reply.verbatim(&format, &text);
         } else if let Value::Table(pairs) = table.raw_get("map")? {
-            let (start, pairs) = (self.reply.position(), pairs_of(&pairs)?);
-            for (key, value) in &pairs {
-                self.write(key, level)?;
-                self.write(value, level)?;
+            let (start, mut count) = (self.reply.position(), 0);
+            for pair in pairs.pairs::<Value, Value>() {
+                let (key, value) = pair?;
+                self.write(&key, level)?;
+                self.write(&value, level)?;
+                count += 1;
             }
-            self.reply.map_from(start, pairs.len());
+            self.reply.map_from(start, count);
         } else if let Value::Table(members) = table.raw_get("set")? {
-            let members = pairs_of(&members)?;
-            self.reply.set(members.len());
-            for (member, _) in &members {
-                self.write(member, level)?;
+            self.reply.set(shape(&members)?.0);
+            for pair in members.pairs::<Value, Value>() {
+                self.write(&pair?.0, level)?;
             }
         } else {
             let (start, mut count) = (self.reply.position(), 0);
@@ -196,13 +197,4 @@ fn verbatim_in(table: &Table) -> mlua::Result<Option<(String, Vec<u8>)>> {
         }
         _ => Ok(None),
     }
-}
-
-fn pairs_of(table: &Table) -> mlua::Result<Vec<(Value, Value)>> {
-    let mut pairs = Vec::new();
-    table.for_each(|key: Value, value: Value| {
-        pairs.push((key, value));
-        Ok(())
-    })?;
-    Ok(pairs)
 }

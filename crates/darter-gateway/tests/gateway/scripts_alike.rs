@@ -330,6 +330,13 @@ const SCRIPTS: &[&str] = &[
     "return cmsgpack.unpack('\\147\\1')",
     "return cmsgpack.unpack()",
     "return cmsgpack.unpack({})",
+    "local t = {} for i = 1, 100000 do t['k' .. i] = 'v' .. i end return #cmsgpack.pack(t) + #cjson.encode(t)",
+    "local t = {} for i = 1, 100000 do t[i] = 'v' .. i end return #cmsgpack.unpack(cmsgpack.pack(t)) + #cjson.decode(cjson.encode(t))",
+    "local t = {} for i = 1, 20000 do t['k' .. i] = i end return {map = t}",
+    "local t = {} for i = 1, 20000 do t['k' .. i] = true end return {set = t}",
+    "local t = {} for i = 1, 7000 do t[i] = 'k' .. i end return #redis.call('hmget', 'none', unpack(t))",
+    "local t = {} for i = 1, 7900 do t[i] = 1 end return redis.call('del', unpack(t))",
+    "local t = {} for i = 1, 8000 do t[i] = 'k' end return redis.call('exists', unpack(t))",
     // struct.
     "return struct.pack('>I2I4', 258, 1)",
     "return struct.pack('<hHlLbB', -2, 2, -3, 3, -1, 255)",
