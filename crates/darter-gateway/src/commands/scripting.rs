@@ -126,6 +126,11 @@ pub(super) async fn invoke(
     invocation: &Arc<Invocation>,
 ) -> Result<Option<Fault>, Fault> {
     match lua::run(call, Task::Call(Arc::clone(invocation))).await? {
+        // It is counted as other errors are.
+        Outcome::Replied(reply) if reply.starts_with(b"-") => {
+            let text = String::from_utf8_lossy(&reply[1..]).trim_end().to_owned();
+            return Ok(Some(Fault::said(text)));
+        }
         Outcome::Replied(reply) => call.reply.whole(&reply),
         Outcome::Failed(text) => return Ok(Some(Fault::said(text))),
         Outcome::Loaded(_) | Outcome::Stopped(_) => {}
