@@ -162,6 +162,15 @@ impl Outbox {
         }
     }
 
+    /// Returns the bytes put in, of which none were sent, in one piece.
+    pub fn into_bytes(mut self) -> Vec<u8> {
+        if self.sealed.is_empty() {
+            return self.bytes;
+        }
+        self.seal();
+        self.sealed.make_contiguous().concat()
+    }
+
     /// Starts a new piece if the last one is long.
     #[inline]
     pub fn seal_if_long(&mut self) {

@@ -6,6 +6,8 @@ mod connection;
 mod description;
 mod elements;
 mod expiry;
+#[cfg(feature = "scripts")]
+mod functions;
 mod hashes;
 mod information;
 mod keys;
@@ -14,10 +16,20 @@ mod ordered;
 mod random;
 mod ranks;
 mod scan;
+#[cfg(feature = "scripts")]
+mod scripting;
+#[cfg(not(feature = "scripts"))]
+#[path = "no_scripting.rs"]
+mod scripting;
 mod slowlog;
 mod sorted_sets;
 mod strings;
 mod transactions;
+
+#[cfg(feature = "scripts")]
+pub(super) use scripting::runs_scripts;
+#[cfg(feature = "scripts")]
+pub(super) use transactions::run_from_script;
 
 use super::call::{Call, cut, shown, wrong_arity};
 use super::fault::Fault;

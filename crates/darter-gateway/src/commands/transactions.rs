@@ -8,7 +8,7 @@
 use crate::call::{Call, Client};
 use crate::fault::Fault;
 use crate::keyspace::Retries;
-use crate::queue::{Mode, Queue, Watched};
+use crate::queue::{Mode, Queue};
 use crate::table::{Command, CommandId};
 use crate::turns;
 use darter::IndexError;
@@ -18,16 +18,6 @@ use std::collections::BTreeSet;
 const WATCHED_MAX: usize = 10_000;
 /// Runs after which the pauses between them no longer grow.
 const DOUBLINGS_MAX: u16 = 10;
-
-/// The end of a run of a transaction.
-enum Run {
-    /// Its changes have taken effect.
-    Committed,
-    /// Another client has changed a key in between.
-    Conflict,
-    /// A watched key has changed.
-    Overtaken,
-}
 
 /// Returns whether a command is executed at once, even after `MULTI`.
 fn is_heard(command: Option<&Command>) -> bool {
@@ -88,7 +78,7 @@ pub(super) fn queue(call: &mut Call<'_>, command: &'static Command) -> Result<bo
 }
 
 /// Fails if the index has no transactions.
-fn supported(call: &Call<'_>, name: &str) -> Result<(), Fault> {
+pub(super) fn supported(call: &Call<'_>, name: &str) -> Result<(), Fault> {
     if call.shared.has_transactions {
         return Ok(());
     }
@@ -118,21 +108,50 @@ pub(super) async fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
     if queue.mode != Mode::Queuing {
         return Err(Fault::said("EXECABORT Transaction discarded because of previous errors."));
     }
-    let mut held: BTreeSet<_> = watched.keys().cloned().collect();
-    let (start, mut retries, mut attempt) = (call.reply.position(), Retries::default(), 0_u16);
-    loop {
-        let run = execute(call, &queue, &watched, &held, attempt).await;
-        held.extend(call.keys.unheld());
-        call.keys.roll_back();
-        match run? {
-            Run::Committed => return Ok(()),
-            Run::Overtaken => {
+    let held = watched.keys().cloned().collect();
+    let start = call.reply.position();
+    atomically(call, held, async |call| {
+        for (key, digest) in &watched {
+            if call.keys.digest(key).await? != *digest {
                 call.reply.take_back(start);
                 call.reply.null_array();
-                return Ok(());
+                return Ok(Body::Abandoned);
             }
-            Run::Conflict => call.reply.take_back(start),
         }
+        execute(call, &queue).await?;
+        Ok(Body::Done)
+    })
+    .await
+}
+
+/// The end of the commands of a transaction.
+pub(super) enum Body {
+    /// All were executed; their changes should take effect.
+    Done,
+    /// Their changes are discarded, and the reply is complete.
+    Abandoned,
+}
+
+/// Runs commands in a transaction of the index, again after each conflict with another client.
+/// `held` are keys all of whose elements are read.
+///
+/// # Errors
+/// Those of `body` and of the store, and one after five seconds of conflicts. Nothing has changed
+/// then.
+pub(super) async fn atomically(
+    call: &mut Call<'_>,
+    mut held: BTreeSet<Vec<u8>>,
+    mut body: impl AsyncFnMut(&mut Call<'_>) -> Result<Body, Fault>,
+) -> Result<(), Fault> {
+    let (start, mut retries, mut attempt) = (call.reply.position(), Retries::default(), 0_u16);
+    loop {
+        let run = once(call, &held, attempt, &mut body).await;
+        held.extend(call.keys.unheld());
+        call.keys.roll_back();
+        if run? {
+            return Ok(());
+        }
+        call.reply.take_back(start);
         attempt = attempt.saturating_add(1);
         for _ in 0..darter_fabric::random_word() % (1 << attempt.min(DOUBLINGS_MAX)) {
             tokio::task::yield_now().await;
@@ -142,37 +161,68 @@ pub(super) async fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
     }
 }
 
-/// Executes the commands of a transaction once, and commits it.
-async fn execute(
+/// Runs a transaction once. Returns false if another client has changed a key in between.
+async fn once(
     call: &mut Call<'_>,
-    queue: &Queue,
-    watched: &Watched,
     held: &BTreeSet<Vec<u8>>,
     attempt: u16,
-) -> Result<Run, Fault> {
+    body: &mut impl AsyncFnMut(&mut Call<'_>) -> Result<Body, Fault>,
+) -> Result<bool, Fault> {
     call.keys.begin(attempt, held).await?;
-    for (key, digest) in watched {
-        if call.keys.digest(key).await? != *digest {
-            return Ok(Run::Overtaken);
-        }
+    match body(call).await? {
+        Body::Done => call.keys.commit().await,
+        Body::Abandoned => Ok(true),
     }
+}
+
+/// Executes the commands of a queue.
+async fn execute(call: &mut Call<'_>, queue: &Queue) -> Result<(), Fault> {
     call.reply.array(queue.len());
     for (command, args) in queue.requests() {
         let Call { keys, reply, client, shared, .. } = call;
-        let mut inner = Call { args, keys, reply: reply.again(), client, shared };
-        let position = inner.reply.position();
-        if let Err(fault) = Box::pin(super::run(command.id, &mut inner)).await {
-            if ends_transaction(&fault) {
-                return Err(fault);
-            }
-            inner.reply.take_back(position);
-            inner.reply.error(&fault.text());
-            shared.note(&fault);
-        }
+        run_one(command.id, &mut Call { args, keys, reply: reply.again(), client, shared }).await?;
         call.limit()?;
         turns::worked().await;
     }
-    Ok(if call.keys.commit().await? { Run::Committed } else { Run::Conflict })
+    Ok(())
+}
+
+/// Runs a command of a transaction. An error becomes its reply, unless it ends the transaction.
+async fn run_one(id: CommandId, call: &mut Call<'_>) -> Result<(), Fault> {
+    let position = call.reply.position();
+    if let Err(fault) = Box::pin(super::run(id, call)).await {
+        if ends_transaction(&fault) {
+            return Err(fault);
+        }
+        call.reply.take_back(position);
+        call.reply.error(&fault.text());
+        call.shared.note(&fault);
+    }
+    Ok(())
+}
+
+/// Runs a command that a script calls, in the transaction of the script.
+#[cfg(feature = "scripts")]
+pub(crate) async fn run_from_script(call: &mut Call<'_>, is_read_only: bool) -> Result<(), Fault> {
+    let refused = match Command::named(call.args.get(0)) {
+        None => "ERR Unknown Redis command called from script",
+        Some(command) if !command.takes(call.args.len()) => {
+            "ERR Wrong number of args calling Redis command from script"
+        }
+        Some(command) if command.flags.contains(&"noscript") || is_excluded(command.id) => {
+            "ERR This Redis command is not allowed from script"
+        }
+        Some(command) if is_read_only && command.flags.contains(&"write") => {
+            "ERR Write commands are not allowed from read-only scripts."
+        }
+        Some(command) => {
+            run_one(command.id, call).await?;
+            turns::worked().await;
+            return Ok(());
+        }
+    };
+    call.reply.error(refused);
+    Ok(())
 }
 
 /// Returns whether the error of a command is one of the store, after which no other command is
@@ -181,7 +231,7 @@ fn ends_transaction(fault: &Fault) -> bool {
     use IndexError::{KeyTooLong, ValueTooLong};
     match fault {
         Fault::Said(_) | Fault::Store(darter::Error::Index(KeyTooLong { .. } | ValueTooLong { .. })) => false,
-        Fault::Store(_) => true,
+        Fault::Ended(_) | Fault::Store(_) => true,
     }
 }
 

@@ -34,7 +34,7 @@ impl Keyspace {
     }
 
     /// Returns whether a transaction is in progress.
-    pub(super) fn is_in_transaction(&self) -> bool {
+    pub(crate) fn is_in_transaction(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.is_in_transaction())
     }
 
