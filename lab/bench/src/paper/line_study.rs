@@ -2,7 +2,7 @@
 //! distributions, inserted in random order. The cache lines that operations touch are counted.
 //!
 //! Counts are exact: `record_touches` of the trees reports the lines that an operation reads,
-//! writes and flushes. [`LineCache`] determines which of them a cache would have held; the
+//! writes and flushes. [`LineCache`] determines which of them a cache would contain; the
 //! resulting time is modelled ([`LineCounts::ns`]).
 
 use super::figure::Scale;
