@@ -45,11 +45,10 @@ pub fn take<T>(most: usize, poll: impl FnOnce() -> T) -> (T, Turn) {
 }
 
 /// Runs a loop of tasks within a turn, which the tasks must not end.
-pub(crate) fn suspended<T>(run: impl FnOnce() -> T) -> T {
+pub(crate) fn suspended(run: &mut dyn FnMut()) {
     let most = MOST.replace(usize::MAX);
-    let result = run();
+    run();
     MOST.set(most);
-    result
 }
 
 /// Returns whether the thread takes turns.

@@ -77,8 +77,9 @@ impl Span {
             .reduce(|all, next| Self { least: all.least.min(next.least), most: all.most.max(next.most) })
     }
 
+    /// Returns whether its numbers are printed alike.
     fn is_one(self) -> bool {
-        self.least.to_bits() == self.most.to_bits()
+        number(self.least) == number(self.most)
     }
 
     /// Returns the distance of our number from the stated one: the factor by which the stated one
