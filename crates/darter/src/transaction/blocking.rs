@@ -144,8 +144,8 @@ impl Transaction<'_> {
         block_on(self.worker.get(key))
     }
 
-    /// Returns the values of several keys, in the order of the keys, in as many round trips as the longest
-    /// of the searches takes.
+    /// Returns the values of several keys, in the order of the keys, read as by
+    /// [`Store::get_many`](crate::Store::get_many).
     ///
     /// ```
     /// # fn main() -> Result<(), darter::Error> {
