@@ -185,7 +185,7 @@ impl Talk {
 
 /// How a case's connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum TalkEnd {
     /// After everything expected has arrived.
     Answered,
     /// The sending half, as soon as everything is sent; the rest after the node has detected it.
@@ -301,11 +301,11 @@ impl NodeUnderTest {
             return;
         }
         let end = match dice.random_range(0..8) {
-            0..5 => End::Answered,
-            _ if talks.len() > 1 => End::Answered,
-            5 => End::Shut,
-            6 => End::Torn,
-            _ => End::Left,
+            0..5 => TalkEnd::Answered,
+            _ if talks.len() > 1 => TalkEnd::Answered,
+            5 => TalkEnd::Shut,
+            6 => TalkEnd::Torn,
+            _ => TalkEnd::Left,
         };
         let is_alone = talks.len() == 1;
         let (mut talks, mut said): (Vec<Talk>, Vec<_>) =
@@ -315,7 +315,7 @@ impl NodeUnderTest {
             is_saying = false;
             for (talk, said) in talks.iter_mut().zip(&mut said) {
                 let Some(mut segment) = said.next() else { continue };
-                if matches!(end, End::Torn | End::Left) && dice.random_ratio(1, 6) {
+                if matches!(end, TalkEnd::Torn | TalkEnd::Left) && dice.random_ratio(1, 6) {
                     segment.truncate(dice.random_range(0..segment.len() + 1));
                     said.by_ref().for_each(drop);
                 }
@@ -325,14 +325,14 @@ impl NodeUnderTest {
         }
         for (mut talk, reading) in talks.into_iter().zip(readings) {
             match end {
-                End::Answered => self.take_answers(&mut talk, &reading, is_alone),
-                End::Shut => {
+                TalkEnd::Answered => self.take_answers(&mut talk, &reading, is_alone),
+                TalkEnd::Shut => {
                     let _ = talk.stream.shutdown(Shutdown::Write);
                     talk.hear_out();
                     self.match_some(talk);
                 }
-                End::Torn => self.match_some(talk),
-                End::Left => self.leave(talk),
+                TalkEnd::Torn => self.match_some(talk),
+                TalkEnd::Left => self.leave(talk),
             }
         }
         soon("the region is as modelled", || self.is_as_modelled());

@@ -15,7 +15,7 @@ use crate::sherman::format::{Format, mix};
 use crate::sherman::hopscotch::{NEIGHBOURHOOD, Run, SlotState, Table, home_of};
 use crate::sherman::page::{Aim, Link, Page, Position};
 use crate::sherman::search::{Found, KeySearch};
-use crate::sherman::walk::{End, Walk};
+use crate::sherman::walk::{Walk, WalkEnd};
 use crate::sherman::{Operation, Shared};
 use darter_fabric::{Batch, Fabric, OpKind, ReadId};
 use darter_index::Result;
@@ -188,7 +188,7 @@ impl<'s> Search<Known<'s>> for TableSearch<'_> {
     fn post(&mut self, known: &Known<'s>, batch: &mut Batch) -> Result<()> {
         if let Stage::Walking(walk) = &mut self.stage {
             match walk.post(known.shared, batch)? {
-                Some(End::Link(link)) => self.stage = Stage::At((link, walk.sibling())),
+                Some(WalkEnd::Link(link)) => self.stage = Stage::At((link, walk.sibling())),
                 _ => return Ok(()),
             }
         }
@@ -220,9 +220,9 @@ impl<'s> Search<Known<'s>> for TableSearch<'_> {
         match std::mem::replace(&mut self.stage, Stage::At((Link::NONE, None))) {
             Stage::Walking(mut walk) => {
                 match walk.absorb(known.shared, done)? {
-                    Some(End::Link(link)) => self.stage = Stage::At((link, walk.sibling())),
-                    Some(End::Stuck(link)) => return Ok(Some(Found::Stuck(link))),
-                    Some(End::Page(page)) => {
+                    Some(WalkEnd::Link(link)) => self.stage = Stage::At((link, walk.sibling())),
+                    Some(WalkEnd::Stuck(link)) => return Ok(Some(Found::Stuck(link))),
+                    Some(WalkEnd::Page(page)) => {
                         let mut search = KeySearch::new(self.key, false, self.mended);
                         let found = search.in_page(known.shared, page)?;
                         self.stage = Stage::Whole(search);

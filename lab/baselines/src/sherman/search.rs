@@ -4,7 +4,7 @@
 use super::entry::{Block, Entry, EntryState, key_words, unpack};
 use super::format::Format;
 use super::page::{Aim, Link, Page};
-use super::walk::{End, Walk};
+use super::walk::{Walk, WalkEnd};
 use super::{Operation, Shared, Sherman};
 use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind, ReadId};
 use darter_index::radix::leaf as pair;
@@ -120,8 +120,8 @@ impl Search<Shared> for KeySearch<'_> {
     fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<Found>> {
         let page = match std::mem::replace(&mut self.stage, SearchState::Walking) {
             SearchState::Walking => match self.walk.absorb(shared, done)? {
-                Some(End::Page(page)) => page,
-                Some(End::Stuck(link)) => return Ok(Some(Found::Stuck(link))),
+                Some(WalkEnd::Page(page)) => page,
+                Some(WalkEnd::Stuck(link)) => return Ok(Some(Found::Stuck(link))),
                 _ => return Ok(None),
             },
             SearchState::Blocks(page, blocks) => {

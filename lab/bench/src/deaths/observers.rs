@@ -47,7 +47,7 @@ impl Latencies {
 
 /// The last end of a victim in a block.
 #[derive(Clone, Copy, Debug)]
-struct End {
+struct VictimEnd {
     /// Its number, from 1; 0 before the first.
     number: usize,
     at: Instant,
@@ -55,7 +55,7 @@ struct End {
 
 /// State shared by the observers of a block and the thread that ends the victims.
 pub(super) struct Block {
-    last: RwLock<End>,
+    last: RwLock<VictimEnd>,
     is_over: AtomicBool,
     /// By number of the preceding end: the latencies after it, except the first moments after a
     /// kill.
@@ -69,7 +69,7 @@ pub(super) struct Block {
 impl Block {
     pub(super) fn new(ends: usize, is_disturbed: bool) -> Self {
         Self {
-            last: RwLock::new(End { number: 0, at: Instant::now() }),
+            last: RwLock::new(VictimEnd { number: 0, at: Instant::now() }),
             is_over: AtomicBool::new(false),
             turns: Mutex::new(vec![Latencies::new(); ends + 1]),
             early: Mutex::new(Latencies::new()),
@@ -80,7 +80,7 @@ impl Block {
     /// Records that a victim ends now. Returns the time.
     pub(super) fn note_end(&self) -> Instant {
         let mut last = self.last.write().unwrap_or_else(PoisonError::into_inner);
-        *last = End { number: last.number + 1, at: Instant::now() };
+        *last = VictimEnd { number: last.number + 1, at: Instant::now() };
         last.at
     }
 

@@ -48,7 +48,7 @@ pub(super) enum Aim {
 
 /// How a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum SearchEnd {
     /// Every completed operation is linearized: the path is an order.
     Placed,
     /// There is no order.
@@ -100,15 +100,15 @@ impl Search {
         initial: Option<u64>,
         budget: u64,
         aim: Aim,
-    ) -> End {
+    ) -> SearchEnd {
         self.history.take(operations, initial);
         self.begin(initial, aim);
         if self.history.completed.is_empty() {
-            return End::Placed;
+            return SearchEnd::Placed;
         }
         let never_given = |state| self.is_needed(state) && state != self.history.initial;
         if !self.may_lose && (0..self.demand.len()).any(never_given) {
-            return End::Exhausted;
+            return SearchEnd::Exhausted;
         }
         let mut alternatives = 0;
         self.remember();
@@ -116,13 +116,13 @@ impl Search {
         loop {
             if self.alternatives.len() > alternatives {
                 if self.steps == budget {
-                    return End::OutOfSteps;
+                    return SearchEnd::OutOfSteps;
                 }
                 self.steps += 1;
                 let item = self.alternatives.pop().expect("there are alternatives");
                 self.place(item, alternatives);
                 if self.placed == self.history.completed.len() {
-                    return End::Placed;
+                    return SearchEnd::Placed;
                 }
                 alternatives = self.alternatives.len();
                 if self.remember() {
@@ -132,7 +132,7 @@ impl Search {
                 self.note_longest();
                 match self.undo() {
                     Some(earlier) => alternatives = earlier,
-                    None => return End::Exhausted,
+                    None => return SearchEnd::Exhausted,
                 }
             }
         }
