@@ -4,7 +4,7 @@
 //! them, or long ones, would monopolize its thread. An executor that gives each poll of a task a
 //! turn ([`take`]) limits that: work is counted in bytes copied, or in bytes that take equally long
 //! to copy. The first point at which a turn may end, after its work is used up, returns
-//! [`Poll::Pending`]. Nothing wakes the task then: [`Turn::has_ended`] tells the executor to poll it
+//! [`Poll::Pending`]. Nothing wakes the task then: [`Turn::is_over`] tells the executor to poll it
 //! again after the other tasks.
 //!
 //! Without such an executor, nothing is limited and nothing returns `Pending`.
@@ -31,7 +31,7 @@ pub struct Turn {
     /// The work counted, in bytes.
     pub work: usize,
     /// The task has ended its turn, and waits for nothing else.
-    pub has_ended: bool,
+    pub is_over: bool,
 }
 
 /// Gives a poll a turn of `most` bytes of work. Returns the poll's result and the outcome of the
@@ -39,7 +39,7 @@ pub struct Turn {
 pub fn take<T>(most: usize, poll: impl FnOnce() -> T) -> (T, Turn) {
     let before = (WORK.replace(0), MOST.replace(most), IS_OVER.replace(false));
     let result = poll();
-    let turn = Turn { work: WORK.replace(before.0), has_ended: IS_OVER.replace(before.2) };
+    let turn = Turn { work: WORK.replace(before.0), is_over: IS_OVER.replace(before.2) };
     MOST.set(before.1);
     (result, turn)
 }
@@ -88,9 +88,9 @@ pub async fn passed_over(value: &[u8]) {
 
 /// Ends the turn, if the thread takes turns.
 pub async fn end() {
-    let mut has_ended = !are_taken();
+    let mut is_over = !are_taken();
     std::future::poll_fn(|context| {
-        if std::mem::replace(&mut has_ended, true) { Poll::Ready(()) } else { poll_end(context) }
+        if std::mem::replace(&mut is_over, true) { Poll::Ready(()) } else { poll_end(context) }
     })
     .await;
 }
@@ -125,7 +125,7 @@ mod tests {
             works.push(turn.work);
             match polled {
                 Poll::Ready(output) => return (output, works),
-                Poll::Pending => assert!(turn.has_ended, "nothing else is waited for"),
+                Poll::Pending => assert!(turn.is_over, "nothing else is waited for"),
             }
         }
     }
