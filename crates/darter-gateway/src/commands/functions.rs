@@ -61,7 +61,7 @@ pub(super) async fn fcall(call: &mut Call<'_>, is_read_only_command: bool) -> Re
         let missing = || Fault::said("ERR Function not found");
         let directory = directory(call).await?;
         let found = directory.iter().find_map(|(library, Library { digest, functions })| {
-            let function = functions.iter().find(|function| function.name == name)?;
+            let function = functions.iter().find(|function| function.name.eq_ignore_ascii_case(&name))?;
             Some((library, digest, function))
         });
         let (library, digest, function) = found.ok_or_else(missing)?;
@@ -100,13 +100,15 @@ fn library_name(text: &[u8]) -> Result<String, Fault> {
     if line.len() == text.len() {
         return Err(invalid());
     }
-    let line = String::from_utf8_lossy(&line[2..]).into_owned();
+    let line = String::from_utf8_lossy(line).into_owned();
     let mut words = line.split_whitespace();
-    let engine = words.next().ok_or_else(invalid)?;
+    let engine = words.next().and_then(|word| word.strip_prefix("#!")).ok_or_else(invalid)?;
     let mut name = None;
     for word in words {
         let unknown = || Fault::said(format!("ERR Invalid metadata value given: {word}"));
         let given = word.strip_prefix("name=").ok_or_else(unknown)?;
+        let is_quoted = |quote| given.len() > 1 && given.starts_with(quote) && given.ends_with(quote);
+        let given = if is_quoted('"') || is_quoted('\'') { &given[1..given.len() - 1] } else { given };
         if name.replace(given.to_owned()).is_some() {
             return Err(Fault::said("ERR Invalid metadata value, name argument was given multiple times"));
         }
@@ -147,8 +149,9 @@ async fn load(call: &mut Call<'_>) -> Result<(), Fault> {
             return Err(Fault::said("ERR No functions registered"));
         }
         let others = directory.iter().filter(|(other, _)| **other != name);
-        let mut others = others.flat_map(|(_, library)| &library.functions);
-        if let Some(taken) = others.find(|other| functions.iter().any(|own| own.name == other.name)) {
+        let others: Vec<_> = others.flat_map(|(_, library)| &library.functions).collect();
+        let is_taken = |own: &&Loaded| others.iter().any(|other| other.name.eq_ignore_ascii_case(&own.name));
+        if let Some(taken) = functions.iter().find(is_taken) {
             return Err(Fault::said(format!("ERR Function {} already exists", taken.name)));
         }
         directory.insert(name.clone(), Library { digest: lua::digest(text), functions });
@@ -305,7 +308,10 @@ pub(super) async fn function(call: &mut Call<'_>) -> Result<(), Fault> {
         (b"dump" | b"restore", _) => {
             Err(Fault::said("ERR FUNCTION DUMP and RESTORE are not supported: the libraries are in the pool"))
         }
-        (b"load" | b"delete" | b"flush" | b"stats" | b"kill" | b"help", _) => {
+        (b"flush", _) => Err(Fault::said(
+            "ERR unknown subcommand or wrong number of arguments for 'flush'. Try FUNCTION HELP.",
+        )),
+        (b"load" | b"delete" | b"stats" | b"kill" | b"help", _) => {
             Err(wrong_arity(&format!("function|{}", String::from_utf8_lossy(&subcommand))))
         }
         _ => Err(unknown_subcommand("FUNCTION", args.get(1))),

@@ -72,6 +72,8 @@ pub(super) struct Context {
     is_resp3: Cell<bool>,
     /// The state of the random numbers, of which 48 bits are used.
     random: Cell<u64>,
+    /// A library is being loaded.
+    is_loading: Cell<bool>,
     functions: RefCell<Vec<(Loaded, Function)>>,
 }
 
@@ -170,8 +172,10 @@ impl Machine {
             Err(error) => return Ok(failed_to_compile(FUNCTION, &error)),
         };
         self.set_loading.call::<()>(true)?;
+        self.context.is_loading.set(true);
         let (is_done, result): (bool, Value) = self.run.call(body)?;
         self.set_loading.call::<()>(false)?;
+        self.context.is_loading.set(false);
         if !is_done {
             let text = match &result {
                 Value::Table(error) => error.raw_get::<Option<LuaString>>("err")?,
@@ -205,7 +209,8 @@ impl Machine {
                 other => return Ok(other),
             }
             let functions = self.context.functions.borrow();
-            let found = functions.iter().find(|(loaded, _)| loaded.name == invocation.name);
+            let found =
+                functions.iter().find(|(loaded, _)| loaded.name.eq_ignore_ascii_case(&invocation.name));
             let Some((_, function)) = found else {
                 return Ok(Outcome::Failed("ERR Function not found".to_owned()));
             };
@@ -511,6 +516,9 @@ pub(crate) fn wrong_name(name: &str) -> Option<&'static str> {
 
 /// `redis.register_function`.
 fn register_function(_: &Lua, context: &Context, args: &[Value]) -> Answer {
+    if !context.is_loading.get() {
+        return Err(coded("redis.register_function can only be called on FUNCTION LOAD command"));
+    }
     let (loaded, callback) = match args {
         [Value::Table(named)] => named_arguments(named).map_err(without_position)?,
         [_] => {
@@ -533,7 +541,7 @@ fn register_function(_: &Lua, context: &Context, args: &[Value]) -> Answer {
         return Err(coded(why));
     }
     let mut functions = context.functions.borrow_mut();
-    if functions.iter().any(|(other, _)| other.name == loaded.name) {
+    if functions.iter().any(|(other, _)| other.name.eq_ignore_ascii_case(&loaded.name)) {
         return Err(coded("Function already exists in the library"));
     }
     functions.push((loaded, callback));

@@ -510,6 +510,13 @@ const REQUESTS: &[&[&str]] = &[
     &["fcall", "get", "-1"],
     &["fcall", "get", "2", "k"],
     &["fcall", "registers", "0"],
+    &["fcall", "registers_more", "0"],
+    &["fcall", "GET", "1", "k"],
+    &["function", "load", "#! name=a\n"],
+    &["function", "load", "#!lua name=\"quoted\"\nredis.register_function('q', function() return 1 end)"],
+    &["function", "delete", "quoted"],
+    &["function", "load", "#!lua name=other\nredis.register_function('GET', function() end)"],
+    &["function", "flush", "a", "b"],
     &["function", "delete", "nonsense"],
     &["function", "delete", "library"],
     &["function", "delete", "library"],
@@ -522,6 +529,7 @@ const REQUESTS: &[&[&str]] = &[
 
 /// A library with functions that succeed and fail.
 const LIBRARY: &str = "#!lua name=library
+local register = redis.register_function
 local function get(keys) return redis.call('get', keys[1]) end
 redis.register_function('set', function(keys, args) return redis.call('set', keys[1], args[1]) end)
 redis.register_function{function_name = 'get', callback = get, flags = {'no-writes'}, description = 'reads'}
@@ -530,6 +538,7 @@ redis.register_function('wrong', function(keys) redis.call('incr', keys[1]) end)
 redis.register_function('globals', function() return KEYS end)
 redis.register_function('keys', function(...) return {select('#', ...), ...} end)
 redis.register_function('registers', function() return redis.register_function('x', get) end)
+redis.register_function('registers_more', function() return register('x', get) end)
 ";
 
 /// Orders what Redis returns in no order.
