@@ -54,7 +54,7 @@ pub enum RedisValue {
 impl RedisValue {
     fn of(head: &Head<'_>) -> Result<Self, Fault> {
         Ok(match head.kind {
-            Kind::String | Kind::Intent => Self::String(head.string()?.to_vec()),
+            Kind::String => Self::String(head.string()?.to_vec()),
             Kind::Hash => Self::Elements(Collection::Hash),
             Kind::SortedSet => Self::Elements(Collection::SortedSet),
         })

@@ -65,11 +65,10 @@ macro_rules! for_each_command {
                 Mget "mget" -2 [readonly fast] (1 -1 1) "1.0.0" => strings::mget(call).await,
                     "Returns several values", "each key separately: other clients may change one between two reads";
                 Mset "mset" -3 [write denyoom] (1 -1 2) "1.0.1" => strings::mset(call).await,
-                    "Sets several values", "each key separately, in order: other clients may see some set and some not";
+                    "Sets several values", "over Quiver at one moment, also if the gateway dies; over DART each key separately";
                 Msetnx "msetnx" -3 [write denyoom] (1 -1 2) "1.0.1" => strings::msetnx(call).await,
                     "Sets several values if none of the keys exists",
-                    "all keys at the same moment or none, even if a gateway dies; an unconditional SET of one of them that runs concurrently \
-                     counts as after it";
+                    "over Quiver at one moment, also if the gateway dies; over DART several keys are refused";
                 Psetex "psetex" 4 [write denyoom] (1 1 1) "2.6.0" => strings::setex(call, 1).await,
                     "Sets a value with a time to live in ms", "atomic";
                 Set "set" -3 [write denyoom] (1 1 1) "1.0.0" => strings::set(call).await,
@@ -88,9 +87,10 @@ macro_rules! for_each_command {
             "generic" {
                 Copy "copy" -3 [write denyoom] (1 2 1) "6.2.0" => keys::copy(call).await,
                     "Copies a key; REPLACE",
-                    "the new key appears whole; elements of a hash or a sorted set are read one by one; takes time linear in the number of elements";
+                    "over Quiver at one moment, up to some 33,000 members or 50,000 fields; else the new key appears whole, and elements are read one \
+                     by one; takes time linear in the number of elements";
                 Del "del" -2 [write] (1 -1 1) "1.0.0" => keys::del(call).await,
-                    "Removes keys", "each key separately";
+                    "Removes keys", "over Quiver at one moment; over DART each key separately";
                 Exists "exists" -2 [readonly fast] (1 -1 1) "1.0.0" => keys::exists(call).await,
                     "Counts how many of the given keys exist", "each key separately";
                 Expire "expire" -3 [write fast] (1 1 1) "1.0.0" => expiry::expire(call, expiry::Unit::Seconds, true).await,
@@ -118,8 +118,9 @@ macro_rules! for_each_command {
                     "Returns a random key", "every key is possible; keys in sparse parts of the key space are returned more often";
                 Rename "rename" 3 [write] (1 2 1) "1.0.0" => keys::rename(call).await,
                     "Renames a key",
-                    "two steps: the new key appears whole, then the old one is removed if it is unchanged, or the command starts over; other clients may see \
-                     both, and a gateway that dies may leave both; takes time linear in the number of elements";
+                    "over Quiver at one moment, up to some 33,000 members or 50,000 fields; else two steps: the new key appears whole, then the old one is \
+                     removed if it is unchanged, or the command starts over; other clients may see both, and a gateway that dies may leave both; takes \
+                     time linear in the number of elements";
                 Renamenx "renamenx" 3 [write fast] (1 2 1) "1.0.0" => keys::renamenx(call).await,
                     "Renames a key if the new one does not exist", "as RENAME; if several clients rename to one new key, one succeeds";
                 Scan "scan" -2 [readonly] (0 0 0) "2.8.0" => scan::scan(call).await,
@@ -132,11 +133,11 @@ macro_rules! for_each_command {
                 Type "type" 2 [readonly fast] (1 1 1) "1.0.0" => keys::kind(call).await,
                     "Returns the type of a key", "atomic";
                 Unlink "unlink" -2 [write fast] (1 -1 1) "4.0.0" => keys::del(call).await,
-                    "As DEL", "each key separately";
+                    "As DEL", "over Quiver at one moment; over DART each key separately";
             }
             "hash" {
                 Hdel "hdel" -3 [write fast] (1 1 1) "2.0.0" => hashes::hdel(call).await,
-                    "Removes fields", "each field separately, in order; a hash without fields is absent";
+                    "Removes fields", "over Quiver at one moment; over DART each field separately, in order; a hash without fields is absent";
                 Hexists "hexists" 3 [readonly fast] (1 1 1) "2.0.0" => hashes::hexists(call).await,
                     "Returns whether a field exists", "atomic";
                 Hget "hget" 3 [readonly fast] (1 1 1) "2.0.0" => hashes::hget(call).await,
@@ -163,7 +164,7 @@ macro_rules! for_each_command {
                     "fields that exist throughout are returned once; a cursor is valid at every gateway, for at least half an hour; an unknown cursor starts over";
                 Hset "hset" -4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hset(call).await,
                     "Sets fields to values",
-                    "each field separately, in order: other clients may see some changed and some not; while a DEL of its key runs, a change may be seen \
+                    "over Quiver several fields at one moment; over DART each separately, in order; while a DEL of its key runs, a change may be seen \
                      before the DEL and again after it";
                 Hsetnx "hsetnx" 4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hsetnx(call).await,
                     "Sets a field to a value if it is absent", "as HINCRBY";
@@ -175,7 +176,7 @@ macro_rules! for_each_command {
             "sorted-set" {
                 Zadd "zadd" -4 [write denyoom fast] (1 1 1) "1.2.0" => sorted_sets::zadd(call).await,
                     "Sets the scores of members; NX, XX, GT, LT, CH, INCR",
-                    "each member separately, in order: other clients may see some changed and some not; while a DEL of its key runs, a change may be seen \
+                    "over Quiver several members at one moment; over DART each separately, in order; while a DEL of its key runs, a change may be seen \
                      before the DEL and again after it";
                 Zcard "zcard" 2 [readonly fast] (1 1 1) "1.2.0" => sorted_sets::zcard(call).await,
                     "Counts the members", "members that exist throughout are counted once; takes time linear in the number of members";
@@ -206,7 +207,7 @@ macro_rules! for_each_command {
                 Zrank "zrank" 3 [readonly fast] (1 1 1) "2.0.0" => ranks::rank(call, false).await,
                     "Returns the number of members before one", "as ZRANGE; takes time linear in the number of such members";
                 Zrem "zrem" -3 [write fast] (1 1 1) "1.2.0" => sorted_sets::zrem(call).await,
-                    "Removes members", "each member separately, in order; a sorted set without members is absent";
+                    "Removes members", "over Quiver at one moment; over DART each member separately, in order; a sorted set without members is absent";
                 Zremrangebylex "zremrangebylex" 4 [write] (1 1 1) "2.8.9" => ranks::remove(call, By::Name).await,
                     "Removes the members between two names, regardless of their scores", "as ZREMRANGEBYRANK";
                 Zremrangebyrank "zremrangebyrank" 4 [write] (1 1 1) "2.0.0" => ranks::remove(call, By::Rank).await,

@@ -1,5 +1,5 @@
-//! Hashes. Each field is changed separately; a command that changes several fields does so in their
-//! order.
+//! Hashes. A command that changes several fields does so in their order, in a transaction if the
+//! index has transactions.
 
 use super::elements::{count, some};
 use crate::call::{Call, wrong_arity};
@@ -21,6 +21,7 @@ async fn set_fields(call: &mut Call<'_>) -> Result<usize, Fault> {
     let mut retries = Retries::default();
     loop {
         let hash = keys.open(args.get(1), Kind::Hash).await?;
+        keys.read_elements(&hash, args.from(2).step_by(2)).await?;
         let mut new = 0;
         for at in (2..args.len()).step_by(2) {
             new += usize::from(keys.set_field(&hash, args.get(at), args.get(at + 1), false).await?);
@@ -151,6 +152,7 @@ pub(super) async fn hdel(call: &mut Call<'_>) -> Result<(), Fault> {
     let Call { args, keys, reply, .. } = call;
     let mut removed = 0;
     if let Some(hash) = keys.find(args.get(1), Kind::Hash).await? {
+        keys.read_elements(&hash, args.from(2)).await?;
         for field in args.from(2) {
             removed += usize::from(keys.remove_field(&hash, field).await?);
             turns::worked().await;

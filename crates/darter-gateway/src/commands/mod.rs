@@ -84,7 +84,11 @@ async fn attempt(
     }
     call.client.info.did(command, &call.args, call.client.is_resp3);
     *ending = Ending::Failed;
-    run(command.id, call).await?;
+    if transactions::is_one(call, command.id) {
+        Box::pin(transactions::run_alone(call, command)).await?;
+    } else {
+        run(command.id, call).await?;
+    }
     *ending = Ending::Done;
     Ok(())
 }

@@ -38,7 +38,7 @@ pub(super) async fn object(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     let encoding = call.keys.look(args.get(2), |head| {
         head.map(|head| match head.kind {
-            Kind::String | Kind::Intent => encoding_of(head.string().unwrap_or_default()),
+            Kind::String => encoding_of(head.string().unwrap_or_default()),
             Kind::Hash => "hashtable",
             Kind::SortedSet => "skiplist",
         })

@@ -1,11 +1,12 @@
-//! Sorted sets: members and their scores. Each member is changed separately; a command that changes
-//! several members does so in their order. Ranges are in `ranks.rs`.
+//! Sorted sets: members and their scores. A command that changes several members does so in their
+//! order, in a transaction if the index has transactions. Ranges are in `ranks.rs`.
 
 use super::elements::{count, some};
 use crate::call::Call;
 use crate::fault::{Fault, SYNTAX};
 use crate::keyspace::{Kind, Rescored, Retries, score_of_record};
 use crate::reply::Reply;
+use crate::request::Arguments;
 use crate::{number, score, turns};
 
 const NO_FLOAT: &str = "ERR value is not a valid float";
@@ -77,6 +78,12 @@ impl Adding {
     }
 }
 
+/// Returns whether a `ZADD` adds several members. No option is a number.
+pub(super) fn adds_several(args: &Arguments<'_>) -> bool {
+    let first = args.from(2).position(|argument| score::parse(argument).is_some());
+    first.is_some_and(|first| args.len() - 2 - first > 2)
+}
+
 /// `ZADD key [NX|XX] [GT|LT] [CH] [INCR] score member…`.
 pub(super) async fn zadd(call: &mut Call<'_>) -> Result<(), Fault> {
     let (options, first) = Adding::parse(call)?;
@@ -107,6 +114,7 @@ async fn add(call: &mut Call<'_>, options: Adding, first: usize) -> Result<(), F
         } else {
             keys.open(args.get(1), Kind::SortedSet).await?
         };
+        keys.read_elements(&set, args.from(first + 1).step_by(2)).await?;
         (last, came, changed) = (None, 0, 0);
         for (at, &said) in scores.iter().enumerate() {
             let member = args.get(first + 2 * at + 1);
@@ -135,6 +143,7 @@ pub(super) async fn zrem(call: &mut Call<'_>) -> Result<(), Fault> {
     let Call { args, keys, reply, .. } = call;
     let mut removed = 0;
     if let Some(set) = keys.find(args.get(1), Kind::SortedSet).await? {
+        keys.read_elements(&set, args.from(2)).await?;
         for member in args.from(2) {
             removed += usize::from(keys.remove_member(&set, member, |_| true).await?.is_some());
             turns::worked().await;

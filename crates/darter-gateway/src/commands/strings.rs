@@ -1,14 +1,14 @@
 //! Commands for strings.
 
 use super::expiry::{Unit, positive_end};
+use super::transactions::supported;
 use crate::call::{Call, argument_too_long, wrong_arity};
 use crate::extended::Extended;
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
-use crate::keyspace::{Change, Head, Kind, TOGETHER_FIRST, TOGETHER_MAX};
+use crate::keyspace::{Change, Head, Keyspace, Kind, TOGETHER_FIRST, TOGETHER_MAX};
 use crate::number;
-use crate::request::BULK_BYTES_MAX;
+use crate::request::{Arguments, BULK_BYTES_MAX};
 use crate::turns;
-use std::collections::BTreeMap;
 
 /// `GET key`.
 pub(super) async fn get(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -292,29 +292,39 @@ pub(super) async fn mset(call: &mut Call<'_>) -> Result<(), Fault> {
     if args.len() % 2 == 0 {
         return Err(wrong_arity("mset"));
     }
+    set_all(args, keys).await?;
+    reply.ok();
+    Ok(())
+}
+
+/// Sets the keys of `MSET` or `MSETNX` to their values.
+async fn set_all(args: &Arguments<'_>, keys: &mut Keyspace) -> Result<(), Fault> {
     for at in (1..args.len()).step_by(2) {
         keys.set(args.get(at), args.get(at + 1), None).await?;
         turns::copied(args.get(at + 1).len()).await;
     }
-    reply.ok();
     Ok(())
 }
 
 /// `MSETNX key value…`.
 pub(super) async fn msetnx(call: &mut Call<'_>) -> Result<(), Fault> {
-    let Call { args, keys, reply, .. } = call;
-    if args.len() % 2 == 0 {
+    if call.args.len().is_multiple_of(2) {
         return Err(wrong_arity("msetnx"));
     }
-    // In key order, so that of two concurrent commands one succeeds. If a key is given twice, the
-    // last value counts.
-    let mut pairs = BTreeMap::new();
+    if call.args.len() == 3 {
+        return setnx(call).await;
+    }
+    supported(call, "MSETNX of several keys")?;
+    let Call { args, keys, reply, .. } = call;
     for at in (1..args.len()).step_by(2) {
-        pairs.insert(args.get(at), args.get(at + 1));
+        if keys.look(args.get(at), |head| head.is_some()).await? {
+            reply.flag(false);
+            return Ok(());
+        }
         turns::worked().await;
     }
-    let is_set = keys.set_all_if_absent(&pairs).await?;
-    reply.flag(is_set);
+    set_all(args, keys).await?;
+    reply.flag(true);
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Transactions: `MULTI` queues the commands that follow, and `EXEC` executes them in one
-//! transaction of the index. After a conflict with another client it executes all of them again.
+//! transaction of the index. After a conflict with another client it executes all of them again. A
+//! single command that changes several keys or elements is executed in the same way.
 //!
 //! An index without transactions (DART) refuses `MULTI`. So that no part of its body takes effect,
 //! every command after it is also rejected until `EXEC` or `DISCARD`, as in an aborted transaction
@@ -9,9 +10,10 @@ use crate::call::{Call, Client};
 use crate::fault::Fault;
 use crate::keyspace::Retries;
 use crate::queue::{Mode, Queue};
+use crate::request::Arguments;
 use crate::table::{Command, CommandId};
 use crate::turns;
-use darter::IndexError;
+use darter::{IndexError, TransactionError};
 use std::collections::BTreeSet;
 
 /// Most keys that a client watches.
@@ -111,6 +113,8 @@ pub(super) async fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
     let held = watched.keys().cloned().collect();
     let start = call.reply.position();
     atomically(call, held, async |call| {
+        let read = queue.requests().flat_map(|(command, args)| keys_read(command, args));
+        call.keys.read_heads(watched.keys().map(Vec::as_slice).chain(read)).await?;
         for (key, digest) in &watched {
             if call.keys.digest(key).await? != *digest {
                 call.reply.take_back(start);
@@ -122,6 +126,71 @@ pub(super) async fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
         Ok(Body::Done)
     })
     .await
+}
+
+/// Returns the keys whose heads a command reads, as far as its arguments show.
+fn keys_read<'a>(command: &'static Command, args: Arguments<'a>) -> impl Iterator<Item = &'a [u8]> {
+    use CommandId::{Mset, Psetex, Set, Setex};
+    let is_reading = |option: &[u8]| {
+        [&b"get"[..], b"keepttl", b"nx", b"xx"].iter().any(|name| option.eq_ignore_ascii_case(name))
+    };
+    let reads = match command.id {
+        Mset | Psetex | Setex => false,
+        Set => args.from(3).any(is_reading),
+        _ => true,
+    };
+    let count = if reads { args.len() } else { 0 };
+    (1..count).filter(move |&at| command.has_key_at(at, count)).map(move |at| args.get(at))
+}
+
+/// Returns whether a command changes several keys or elements, and is executed as one transaction.
+pub(super) fn is_one(call: &Call<'_>, id: CommandId) -> bool {
+    use CommandId::{Copy, Del, Hdel, Hmset, Hset, Mset, Msetnx, Rename, Renamenx, Unlink, Zadd, Zrem};
+    let changes_several = match id {
+        Copy | Rename | Renamenx => true,
+        Del | Unlink => call.args.len() > 2,
+        Hdel | Mset | Msetnx | Zrem => call.args.len() > 3,
+        Hmset | Hset => call.args.len() > 4,
+        Zadd => super::sorted_sets::adds_several(&call.args),
+        _ => false,
+    };
+    changes_several && call.shared.has_transactions
+}
+
+/// Executes a command as one transaction. A key that is too large for a transaction is copied and
+/// renamed without one.
+///
+/// # Errors
+/// Those of the command, and as for [`atomically`].
+pub(super) async fn run_alone(call: &mut Call<'_>, command: &'static Command) -> Result<(), Fault> {
+    use CommandId::{Copy, Rename, Renamenx};
+    let is_transfer = matches!(command.id, Copy | Rename | Renamenx);
+    let start = call.reply.position();
+    let held = is_transfer.then(|| call.args.get(1).to_vec()).into_iter().collect();
+    let done = atomically(call, held, async |call| {
+        call.keys.read_heads(keys_read(command, call.args)).await?;
+        Box::pin(super::run(command.id, call)).await?;
+        // To verify that records are absent would cost as much as to add them.
+        Ok(if call.keys.is_changing() { Body::Done } else { Body::Abandoned })
+    });
+    match done.await {
+        Err(fault) if is_transfer && is_too_large(&fault) => {
+            call.reply.take_back(start);
+            super::run(command.id, call).await
+        }
+        ended => ended,
+    }
+}
+
+/// Returns whether a command failed because of the limits on transactions.
+fn is_too_large(fault: &Fault) -> bool {
+    use TransactionError::{TooLarge, TooManyBytes};
+    use darter::Error::{Index, Transaction};
+    let Fault::Store(error) = fault else { return false };
+    matches!(
+        error,
+        Transaction(TooLarge { .. } | TooManyBytes { .. }) | Index(IndexError::ValueTooLong { .. })
+    )
 }
 
 /// The end of the commands of a transaction.

@@ -17,7 +17,7 @@
 //! the head still has the mark, no acknowledged write is lost with it.
 
 use super::head::Generation;
-use super::{Family, Head, Keyspace, Kind, PLACE_BYTES, Retries, place, place_of_head, session, transaction};
+use super::{Family, Head, Keyspace, Kind, PLACE_BYTES, Retries, place, place_of_head, session};
 use crate::fault::{Fault, WRONG_TYPE};
 use crate::turns;
 use darter::engine::Worker;
@@ -51,6 +51,20 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(worker: Worker) -> Self {
         Self { worker, ended: Vec::new(), unheld: BTreeSet::new() }
+    }
+
+    /// Stores a record, or removes it, whatever it was before. A transaction in progress does not
+    /// read it.
+    pub(super) async fn store(&mut self, at: &[u8], record: Option<&[u8]>) -> Result<(), Fault> {
+        if self.is_in_transaction() {
+            self.worker.write_blind(at, record.map(<[u8]>::to_vec))?;
+            return Ok(());
+        }
+        match record {
+            Some(record) => drop(self.worker.put(at, record).await?),
+            None => drop(self.worker.discard(at).await?),
+        }
+        Ok(())
     }
 
     /// Must be called when all elements of a range were read: a transaction in progress will notice
@@ -88,8 +102,7 @@ impl DerefMut for Session {
 /// Returns the elements of a key whose head is not in doubt; `None` for a string.
 pub(super) fn without_doubt(key: &[u8], record: &[u8]) -> Result<Option<Aggregate>, Fault> {
     let head = Head::parse(record)?;
-    let aggregate = Aggregate::of(key, &head).filter(|aggregate| aggregate.kind() != Kind::Intent);
-    Ok(aggregate.filter(|_| head.doubted_since().is_none()))
+    Ok(Aggregate::of(key, &head).filter(|_| head.doubted_since().is_none()))
 }
 
 /// A generation of a key's elements.
@@ -105,7 +118,7 @@ impl Kind {
     /// The families of its elements. The first one decides whether it is empty.
     pub(super) fn families(self) -> &'static [Family] {
         match self {
-            Self::String | Self::Intent => &[],
+            Self::String => &[],
             Self::Hash => &[Family::Field],
             Self::SortedSet => &[Family::Member, Family::Score],
         }
@@ -138,7 +151,7 @@ impl Aggregate {
         self.kind
     }
 
-    /// Returns the generation, or the transaction of an intent.
+    /// Returns the generation.
     pub(super) fn generation(&self) -> Generation {
         self.stem.last_chunk().copied().unwrap_or_default()
     }
@@ -197,11 +210,8 @@ impl Aggregate {
     }
 }
 
-/// Returns whether there are no elements, or whether an intent is void.
+/// Returns whether there are no elements.
 pub(super) async fn is_empty(session: &mut Session, aggregate: &Aggregate) -> Result<bool, Fault> {
-    if aggregate.kind == Kind::Intent {
-        return Ok(!transaction::is_committed(session, aggregate.generation()).await?);
-    }
     let Some(&family) = aggregate.kind.families().first() else { return Ok(false) };
     let is_empty = session.scan_with(&aggregate.range(family), 1, |_, _| {}).await? == 0;
     if is_empty {
@@ -227,17 +237,14 @@ pub(super) async fn mark(
     Ok((outcome != PutOutcome::Refused).then_some(doubted))
 }
 
-/// Writes a doubt into the head of a key that seems empty, or aborts the transaction of an intent.
-/// Returns the head's record, unless the key exists after all or another client has changed it.
+/// Writes a doubt into the head of a key that seems empty. Returns the head's record, unless the key
+/// exists after all or another client has changed it.
 pub(super) async fn doubt(
     session: &mut Session,
     aggregate: &Aggregate,
     record: &[u8],
     now: u64,
 ) -> Result<Option<Vec<u8>>, Fault> {
-    if aggregate.kind == Kind::Intent {
-        return Ok(transaction::abort(session, aggregate.generation(), now).await?.then(|| record.to_vec()));
-    }
     let Some(doubted) = mark(session, aggregate, record, now, 0).await? else { return Ok(None) };
     let is_empty = is_empty(session, aggregate).await?;
     Ok(is_empty.then_some(doubted))

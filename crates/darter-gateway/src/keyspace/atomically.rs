@@ -9,9 +9,10 @@
 //! Elements of a generation that a transaction ends are removed after its commit, so that removing
 //! a large hash takes one change.
 
-use super::aggregate::{bury, is_empty, mark, without_doubt};
-use super::{Aggregate, Head, Keyspace, Kind, session};
+use super::aggregate::{bury, mark, without_doubt};
+use super::{Aggregate, Family, Head, KEY_BYTES, Keyspace, TOGETHER_MAX, session};
 use crate::fault::Fault;
+use crate::turns;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::LazyLock;
@@ -36,6 +37,28 @@ impl Keyspace {
     /// Returns whether a transaction is in progress.
     pub(crate) fn is_in_transaction(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.is_in_transaction())
+    }
+
+    /// Returns whether the transaction in progress changes a record.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_changing())
+    }
+
+    /// Reads the heads of keys together, so that the commands of the transaction find them in memory.
+    ///
+    /// # Errors
+    /// The store's errors.
+    pub(crate) async fn read_heads<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) -> Result<(), Fault> {
+        let keys = keys.filter(|key| key.len() <= KEY_BYTES);
+        let places: Vec<_> = keys.map(|key| [&[Family::Key as u8], key].concat()).collect();
+        let session = session(&mut self.session, &self.store)?;
+        let mut left = &places[..];
+        while !left.is_empty() {
+            let read = session.get_many_first(&left[..left.len().min(TOGETHER_MAX)]).await?;
+            left = &left[read.len()..];
+            turns::worked().await;
+        }
+        Ok(())
     }
 
     /// Returns the keys that the next run of the transaction must name when it begins.
@@ -94,15 +117,6 @@ impl Keyspace {
             head.body.hash(&mut hasher);
             return Ok(Some(hasher.finish()));
         };
-        if aggregate.kind() == Kind::Intent {
-            if is_empty(session(&mut self.session, &self.store)?, &aggregate).await? {
-                return Ok(None);
-            }
-            let mut hasher = DIGESTS.build_hasher();
-            (Kind::String as u8, head.expiry).hash(&mut hasher);
-            head.string()?.hash(&mut hasher);
-            return Ok(Some(hasher.finish()));
-        }
         aggregate.generation().hash(&mut hasher);
         let (mut count, mut elements) = (0, aggregate.elements());
         let walk = self.walk_elements(&mut elements, usize::MAX, |name, element| {
@@ -111,5 +125,57 @@ impl Keyspace {
         });
         walk.await?;
         Ok((count > 0).then(|| hasher.finish()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::Kind;
+    use darter::{Store, block_on};
+    use std::sync::Arc;
+
+    /// Runs commands in a transaction, and returns the round trips that they and the commit take.
+    fn round_trips(keys: &mut Keyspace, body: impl AsyncFnOnce(&mut Keyspace)) -> [u64; 2] {
+        block_on(async {
+            keys.begin(0, &BTreeSet::new()).await.unwrap();
+            let start = keys.counters().total().round_trips;
+            body(keys).await;
+            let end = keys.counters().total().round_trips;
+            assert!(keys.commit().await.unwrap());
+            [end - start, keys.counters().total().round_trips - end]
+        })
+    }
+
+    /// `cargo test -p darter-gateway --lib few_round_trips -- --nocapture` prints the numbers.
+    #[test]
+    fn transactions_of_many_commands_take_few_round_trips() {
+        let store = Store::open("mem:64M").unwrap();
+        let mut keys = Keyspace::new(store, Arc::default());
+        let names: Vec<Vec<u8>> = (0..100).map(|number| format!("key {number}").into_bytes()).collect();
+        for _ in 0..2 {
+            let set = round_trips(&mut keys, async |keys| {
+                for name in &names {
+                    keys.set(name, b"value", None).await.unwrap();
+                }
+            });
+            let get = round_trips(&mut keys, async |keys| {
+                keys.read_heads(names.iter().map(Vec::as_slice)).await.unwrap();
+                for name in &names {
+                    assert!(keys.look(name, |head| head.is_some()).await.unwrap());
+                }
+            });
+            let hset = round_trips(&mut keys, async |keys| {
+                let hash = keys.open(b"hash", Kind::Hash).await.unwrap();
+                keys.read_elements(&hash, names.iter().map(Vec::as_slice)).await.unwrap();
+                for name in &names {
+                    keys.set_field(&hash, name, b"value", false).await.unwrap();
+                }
+                assert!(keys.confirm(&hash).await.unwrap());
+            });
+            println!("round trips, commands and commit: SET {set:?}, GET {get:?}, HSET {hset:?}");
+            assert_eq!(set[0], 0);
+            assert!(get[0] + get[1] <= 12 && hset[0] <= 10, "{get:?} {hset:?}");
+        }
     }
 }

@@ -11,7 +11,6 @@ use crate::fault::Fault;
 use darter::engine::Engine;
 use darter::{Store, block_on};
 use darter_memnode::{MemNode, MemNodeOptions, Region};
-use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -319,10 +318,6 @@ fn beside(key: &[u8], name: &str) -> Vec<u8> {
     [key, b":", name.as_bytes()].concat()
 }
 
-async fn value(keys: &mut Keyspace, key: &[u8]) -> Option<Vec<u8>> {
-    keys.look(key, |head| head.map(|head| head.string().unwrap().to_vec())).await.unwrap()
-}
-
 /// A hash with two fields.
 async fn two_fields(keys: &mut Keyspace, key: &[u8]) {
     let hash = keys.open(key, Kind::Hash).await.unwrap();
@@ -335,48 +330,6 @@ async fn two_fields(keys: &mut Keyspace, key: &[u8]) {
 /// Copies a key to its companion.
 async fn copy(keys: &mut Keyspace, key: &[u8]) -> Transferred {
     keys.copy(key, &beside(key, "copy"), Destination::Kept).await.unwrap()
-}
-
-/// Sets two companions of a key, if both are absent.
-async fn set_two(keys: &mut Keyspace, key: &[u8]) -> bool {
-    let (a, b) = (beside(key, "a"), beside(key, "b"));
-    keys.set_all_if_absent(&BTreeMap::from([(&a[..], &b"1"[..]), (&b, b"2")])).await.unwrap()
-}
-
-#[test]
-fn keys_that_are_set_at_once_meet_one_that_comes() {
-    for name in ["a", "b"] {
-        let put = async |keys: &mut Keyspace, key: &[u8]| set_absent(keys, &beside(key, name)).await;
-        let judge = async |keys: &mut Keyspace, key: &[u8], set: bool, put: bool| {
-            assert!(set != put, "{}: {set} {put}", key.escape_ascii());
-            let (a, b) = (value(keys, &beside(key, "a")).await, value(keys, &beside(key, "b")).await);
-            let own = |is_other: bool| (put && is_other).then(Vec::new);
-            let expected = if set {
-                (Some(b"1".to_vec()), Some(b"2".to_vec()))
-            } else {
-                (own(name == "a"), own(name == "b"))
-            };
-            assert_eq!((a, b), expected, "{}, put {name}", key.escape_ascii());
-        };
-        interrupt(async |_: &mut Keyspace, _: &[u8]| (), set_two, put, judge);
-    }
-}
-
-#[test]
-fn a_key_set_during_a_transaction_stays() {
-    for name in ["a", "b"] {
-        let set = async |keys: &mut Keyspace, key: &[u8]| {
-            keys.set(&beside(key, name), b"late", None).await.unwrap();
-        };
-        interrupt(
-            async |_: &mut Keyspace, _: &[u8]| (),
-            set_two,
-            set,
-            async |keys: &mut Keyspace, key: &[u8], _, ()| {
-                assert_eq!(value(keys, &beside(key, name)).await.unwrap(), b"late", "{}", key.escape_ascii());
-            },
-        );
-    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! dead processes (`sweep.rs`), and counts the keys.
 
 use super::sweep::{self, FORGOTTEN_MS, LOOKS, SweepProgress};
-use super::{Family, Head, Keyspace, Kind, cursors, remove_if_over, session, transaction, transfer};
+use super::{Family, Head, Keyspace, Kind, cursors, remove_if_over, session, transfer};
 use crate::fault::Fault;
 use crate::turns;
 use darter::ScanRange;
@@ -38,11 +38,10 @@ pub(crate) struct Stepped {
 }
 
 /// The phases of a round.
-const STAGES: [WalkPhase; 8] = [
+const STAGES: [WalkPhase; 7] = [
     WalkPhase::Ends(Family::Key),
     WalkPhase::Ends(Family::Cursor),
     WalkPhase::Ends(Family::Building),
-    WalkPhase::Ends(Family::Transaction),
     WalkPhase::Graves(Family::Field),
     WalkPhase::Graves(Family::Member),
     WalkPhase::Graves(Family::Score),
@@ -86,21 +85,13 @@ pub(crate) struct Expiry {
     stage: usize,
     left: ScanRange,
     counted: Census,
-    /// When the round began.
-    began: u64,
     /// Whether the wall clock has stepped: the age of records cannot be determined then.
     is_clock_wrong: bool,
 }
 
 impl Default for Expiry {
     fn default() -> Self {
-        Self {
-            stage: 0,
-            left: STAGES[0].whole(),
-            counted: Census::default(),
-            began: 0,
-            is_clock_wrong: false,
-        }
+        Self { stage: 0, left: STAGES[0].whole(), counted: Census::default(), is_clock_wrong: false }
     }
 }
 
@@ -110,7 +101,6 @@ fn end_of(family: Family, record: &[u8]) -> Option<u64> {
         Family::Key => Head::parse(record).ok()?.expiry,
         Family::Cursor => Some(cursors::parse(record)?.0),
         Family::Building => Some(transfer::written_at(record)? + FORGOTTEN_MS),
-        Family::Transaction => Some(transaction::decided_at(record)? + FORGOTTEN_MS),
         Family::Field | Family::Library | Family::Member | Family::Score => None,
     }
 }
@@ -129,9 +119,6 @@ impl Expiry {
     pub(crate) async fn step(&mut self, keys: &mut Keyspace) -> Result<Stepped, Fault> {
         let now = keys.now;
         let mut stepped = Stepped::default();
-        if self.began == 0 {
-            self.began = now;
-        }
         // A phase that ends leaves the rest of the step to the next phase.
         loop {
             let progress = match STAGES[self.stage] {
@@ -155,7 +142,6 @@ impl Expiry {
             self.stage = (self.stage + 1) % STAGES.len();
             self.left = STAGES[self.stage].whole();
             if self.stage == 0 {
-                self.began = 0;
                 return Ok(stepped);
             }
         }
@@ -168,8 +154,7 @@ impl Expiry {
         family: Family,
         stepped: &mut Stepped,
     ) -> Result<SweepProgress, Fault> {
-        // Intents depend on the record of their transaction; this round has finished all of them.
-        let now = if family == Family::Transaction { self.began } else { keys.now };
+        let now = keys.now;
         let (mut over, mut holders, mut last, mut looked) = (Vec::new(), Vec::new(), Vec::new(), 0);
         let mut counted = Census::default();
         let session = session(&mut keys.session, &keys.store)?;

@@ -139,6 +139,21 @@ impl Keyspace {
         }
     }
 
+    /// Reads several elements together, so that a transaction in progress finds them in memory.
+    ///
+    /// # Errors
+    /// The store's errors.
+    pub(crate) async fn read_elements<'n>(
+        &mut self,
+        aggregate: &Aggregate,
+        names: impl Iterator<Item = &'n [u8]>,
+    ) -> Result<(), Fault> {
+        if !self.is_in_transaction() {
+            return Ok(());
+        }
+        self.some_elements(aggregate, names, |_| Ok(())).await
+    }
+
     /// Sets a field to a value, or only if the field is absent if that is required. Returns whether
     /// the field is new.
     ///

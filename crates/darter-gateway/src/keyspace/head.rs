@@ -4,11 +4,9 @@
 //! kind (bits 0-6), bit 7: expires | expiry time if it expires, 8 bytes | body
 //!
 //! body of a string: its value
-//! body of an intent: transaction, 8 bytes | time, 8 bytes | value of a string
 //! body of others:   generation, 8 bytes | doubt if any, 16 bytes
 //! ```
 //!
-//! An intent is a string if its transaction has committed, and void otherwise (`transaction.rs`).
 //! Numbers are little-endian, times are ms since the Unix epoch. A string that does not expire
 //! takes one byte more than its value. A doubt begins with the time at which it was written, in ms
 //! since the Unix epoch. After that come the seconds for which writers leave it in place, 1 byte,
@@ -25,9 +23,6 @@ const DOUBT_BYTES: usize = 16;
 /// Most seconds for which writers leave a doubt in place.
 pub(super) const HELD_SECONDS_MAX: u8 = 4;
 
-/// Bytes of an intent before its value.
-const INTENT_BYTES: usize = size_of::<Generation>() + size_of::<u64>();
-
 /// Set in the first byte of a record that expires.
 const EXPIRES: u8 = 0x80;
 
@@ -40,17 +35,15 @@ pub(crate) enum Kind {
     Hash = 1,
     /// Members with scores, in a generation.
     SortedSet = 2,
-    /// A string, if its transaction has committed.
-    Intent = 3,
 }
 
-const KINDS: [Kind; 4] = [Kind::String, Kind::Hash, Kind::SortedSet, Kind::Intent];
+const KINDS: [Kind; 3] = [Kind::String, Kind::Hash, Kind::SortedSet];
 
 impl Kind {
     /// Returns the name of the type, as in replies of `TYPE`.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::String | Self::Intent => "string",
+            Self::String => "string",
             Self::Hash => "hash",
             Self::SortedSet => "zset",
         }
@@ -81,9 +74,7 @@ pub(crate) struct Head<'r> {
 fn check(kind: Kind, body: &[u8]) -> Result<(), Fault> {
     const GENERATION_BYTES: usize = size_of::<Generation>();
     match (kind, body.len()) {
-        (Kind::String, _) | (Kind::Intent, INTENT_BYTES..) => Ok(()),
-        (Kind::Intent, _) => Err(FOREIGN),
-        (_, GENERATION_BYTES) => Ok(()),
+        (Kind::String, _) | (_, GENERATION_BYTES) => Ok(()),
         (_, bytes) if bytes == GENERATION_BYTES + DOUBT_BYTES => Ok(()),
         _ => Err(FOREIGN),
     }
@@ -128,25 +119,16 @@ impl<'r> Head<'r> {
     pub(crate) fn string(&self) -> Result<&'r [u8], Fault> {
         match self.kind {
             Kind::String => Ok(self.body),
-            Kind::Intent => Ok(&self.body[INTENT_BYTES..]),
             Kind::Hash | Kind::SortedSet => Err(WRONG_TYPE),
         }
     }
 
-    /// Returns the generation of the key's elements, or the transaction of an intent; `None` for a
-    /// string.
+    /// Returns the generation of the key's elements; `None` for a string.
     pub(super) fn generation(&self) -> Option<Generation> {
         if self.kind == Kind::String { None } else { self.body.first_chunk().copied() }
     }
 
-    /// Begins the record of an intent; the caller appends the value.
-    pub(super) fn begin_intent(record: &mut Vec<u8>, transaction: Generation, now: u64) {
-        Self::begin(record, Kind::Intent, None);
-        record.extend_from_slice(&transaction);
-        record.extend_from_slice(&now.to_le_bytes());
-    }
-
-    /// Returns when the doubt in the head, or the intent, was written, in ms since the Unix epoch.
+    /// Returns when the doubt in the head was written, in ms since the Unix epoch.
     pub(super) fn doubted_since(&self) -> Option<u64> {
         self.generation()?;
         self.body[size_of::<Generation>()..].first_chunk().map(|since| u64::from_le_bytes(*since))
@@ -173,13 +155,8 @@ impl<'r> Head<'r> {
         record.extend_from_slice(&self.generation().unwrap_or_default());
     }
 
-    /// Builds the same record with another expiry time. An intent becomes a string.
+    /// Builds the same record with another expiry time.
     pub(crate) fn rewrite(&self, record: &mut Vec<u8>, expiry: Option<u64>) {
-        if let (Kind::Intent, Ok(value)) = (self.kind, self.string()) {
-            Self::begin(record, Kind::String, expiry);
-            record.extend_from_slice(value);
-            return;
-        }
         Self::begin(record, self.kind, expiry);
         record.extend_from_slice(self.body);
     }
@@ -218,16 +195,6 @@ mod tests {
         let mut again = Vec::new();
         doubted.dispel(&mut again);
         assert_eq!(again, record);
-        Head::begin_intent(&mut record, *b"12345678", 7);
-        record.extend_from_slice(b"value");
-        let intent = Head::parse(&record).unwrap();
-        assert_eq!((intent.generation(), intent.doubted_since()), (Some(*b"12345678"), Some(7)));
-        assert_eq!((intent.string().unwrap(), intent.kind.name()), (&b"value"[..], "string"));
-        intent.rewrite(&mut again, Some(9));
-        assert_eq!(
-            Head::parse(&again).unwrap(),
-            Head { kind: Kind::String, expiry: Some(9), body: b"value" }
-        );
         assert!(Head { kind: Kind::String, expiry: Some(7), body: b"" }.lives(7));
         assert!(!Head { kind: Kind::String, expiry: Some(7), body: b"" }.lives(8));
     }
@@ -242,8 +209,8 @@ mod tests {
             b"\x01",
             b"\x01123456789",
             b"\x81123456781234567",
-            b"\x03123456781234567",
-            b"\x04",
+            b"\x03",
+            b"\x031234567812345678value",
         ] {
             assert!(Head::parse(bytes).is_err(), "{}", bytes.escape_ascii());
         }

@@ -122,7 +122,7 @@ impl Keyspace {
             // The only zero is the positive one, as in Redis's small sorted sets.
             let new = Scored { score: score + 0.0, stamp: stamp(self.now) };
             let index = set.place(Family::Score, &new.index(member));
-            session.put(&index, b"").await?;
+            session.store(&index, Some(b"")).await?;
             let condition = record.as_deref().map_or(Condition::Absent, Condition::Equals);
             if session.put_if(&place, &new.record(), condition).await? == PutOutcome::Refused {
                 session.discard(&index).await?;
@@ -130,7 +130,7 @@ impl Keyspace {
                 continue;
             }
             if let Some(old) = old {
-                session.discard(set.place(Family::Score, &old.index(member))).await?;
+                session.store(&set.place(Family::Score, &old.index(member)), None).await?;
             }
             return Ok(Rescored { was, decided });
         }
@@ -159,7 +159,7 @@ impl Keyspace {
             return Ok(None);
         }
         let Some(old) = old else { return Ok(None) };
-        session.discard(set.place(Family::Score, &old.index(member))).await?;
+        session.store(&set.place(Family::Score, &old.index(member)), None).await?;
         Ok(Some(old.score))
     }
 

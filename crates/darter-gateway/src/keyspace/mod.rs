@@ -30,7 +30,6 @@ mod retries;
 mod sweep;
 #[cfg(test)]
 mod tests;
-mod transaction;
 mod transfer;
 mod usage;
 mod walk;
@@ -72,8 +71,6 @@ pub(super) enum Family {
     Member = b'm' as isize,
     /// Members of sorted sets, by score.
     Score = b's' as isize,
-    /// Decided transactions.
-    Transaction = b't' as isize,
 }
 
 /// The effect of a command on a key.
@@ -400,8 +397,12 @@ impl Keyspace {
         Head::begin(&mut self.new, Kind::String, expiry);
         self.new.extend_from_slice(value);
         let before = self.new.len() - value.len();
-        let put = session(&mut self.session, &self.store)?.put(&self.key, &self.new);
-        put.await.map_err(|error| of_value(error, before))?;
+        let session = session(&mut self.session, &self.store)?;
+        if session.is_in_transaction() {
+            session.write_blind(&self.key, Some(self.new.clone()))?;
+            return Ok(());
+        }
+        session.put(&self.key, &self.new).await.map_err(|error| of_value(error, before))?;
         Ok(())
     }
 
@@ -463,15 +464,10 @@ impl Keyspace {
         }
         let session = session(&mut self.session, &self.store)?;
         let records = session.get_many_first(&places).await?;
-        for (place, record) in places.iter().zip(&records) {
+        for record in &records {
             let head = record.as_deref().and_then(|record| Head::parse(record).ok());
             let head = head.filter(|head| head.lives(self.now));
-            let intent = head.as_ref().filter(|head| head.kind == Kind::Intent);
-            let counts = match intent.and_then(|head| Aggregate::of(&place[1..], head)) {
-                Some(intent) => !is_empty(session, &intent).await?,
-                None => true,
-            };
-            visit(head.filter(|_| counts));
+            visit(head);
             turns::worked().await;
         }
         Ok(records.len())

@@ -4,7 +4,7 @@
 
 use super::aggregate::{Aggregate, bury, doubt, is_empty};
 use super::order::{Scored, drawn_at, parse_index};
-use super::{Family, Head, Kind, Session, place, transaction};
+use super::{Family, Head, Session, place};
 use crate::fault::Fault;
 use darter::ScanRange;
 use std::ops::Bound;
@@ -116,23 +116,14 @@ pub(super) async fn indexes(
 }
 
 /// Removes a head without elements that has been in doubt for a long time, or puts it in doubt.
-/// Finishes an intent that has committed, and removes an intent that has not committed for a long
-/// time. Returns whether it is worth continuing.
+/// Returns whether it is worth continuing.
 pub(super) async fn idle(session: &mut Session, at: &[u8], record: &[u8], now: u64) -> Result<bool, Fault> {
     let head = Head::parse(record)?;
     let Some(aggregate) = Aggregate::of(&at[1..], &head) else { return Ok(false) };
-    let is_intent = head.kind == Kind::Intent;
     if !is_empty(session, &aggregate).await? {
-        if is_intent {
-            transaction::finish(session, at, record).await?;
-        }
-        return Ok(is_intent);
+        return Ok(false);
     }
     match head.doubted_since() {
-        Some(since) if is_intent => {
-            let is_forgotten = since + FORGOTTEN_MS < now;
-            Ok(is_forgotten && session.remove_if(at, |other| other == record).await?)
-        }
         None => doubt(session, &aggregate, record, now).await.map(|doubted| doubted.is_some()),
         Some(since) if since + IDLE_MS < now => {
             let is_same = |other: &[u8]| other == record;
@@ -145,7 +136,7 @@ pub(super) async fn idle(session: &mut Session, at: &[u8], record: &[u8], now: u
 #[cfg(test)]
 mod tests {
     use super::super::order::{Scored, stamp};
-    use super::super::{Expiry, Keyspace};
+    use super::super::{Expiry, Keyspace, Kind};
     use super::*;
     use darter::engine::Engine;
     use darter::{Store, block_on};

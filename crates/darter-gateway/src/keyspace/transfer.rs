@@ -1,5 +1,9 @@
 //! Copies of keys, for `COPY`, `RENAME` and `RENAMENX`.
 //!
+//! Over an index with transactions each of these commands is one transaction, in which the steps
+//! below take effect together, unless the key is too large (`commands/transactions.rs`). The rest of
+//! this text is about copies without a transaction.
+//!
 //! The places of a hash's or sorted set's elements contain their key. A copy therefore writes all
 //! elements again, into a generation that no head names yet, and then replaces the destination's
 //! head: other clients see the old destination or the whole new one. So that the background walk
@@ -99,7 +103,7 @@ impl Keyspace {
     ) -> Result<Option<Copied>, Fault> {
         let head = Head::parse(source)?;
         let mut record = Vec::new();
-        let Some(elements) = elements.filter(|_| head.kind != Kind::Intent) else {
+        let Some(elements) = elements else {
             head.rewrite(&mut record, head.expiry);
             return Ok(Some(Copied { record, aggregate: None }));
         };
@@ -140,7 +144,8 @@ impl Keyspace {
         let (mut elements, mut walked) = (from.elements(), Walked::Paused);
         while walked == Walked::Paused {
             let now = self.now + began.elapsed().as_millis() as u64;
-            session(&mut self.session, &self.store)?.put(&announcement, now.to_le_bytes()).await?;
+            let announced = session(&mut self.session, &self.store)?;
+            announced.store(&announcement, Some(&now.to_le_bytes())).await?;
             let mut met = Vec::new();
             let walk = self.walk_elements(&mut elements, CHUNK, |name, record| {
                 met.push((name.to_vec(), record.to_vec()));
@@ -155,11 +160,11 @@ impl Keyspace {
             let session = session(&mut self.session, &self.store)?;
             for (name, record) in met {
                 to.check(&name)?;
-                session.put(to.place(to.names(), &name), &record).await?;
+                session.store(&to.place(to.names(), &name), Some(&record)).await?;
                 if to.kind() == Kind::SortedSet {
                     // After the member, since the stamp is as old as the member.
                     let index = Scored::parse(&record)?.index(&name);
-                    session.put(to.place(Family::Score, &index), b"").await?;
+                    session.store(&to.place(Family::Score, &index), Some(b"")).await?;
                 }
                 turns::copied(record.len()).await;
             }
@@ -175,7 +180,7 @@ impl Keyspace {
     /// Removes the announcement of a copy that its key's head names.
     async fn settle(&mut self, copied: &Copied) -> Result<(), Fault> {
         if let Some(aggregate) = &copied.aggregate {
-            session(&mut self.session, &self.store)?.discard(place_of_announcement(aggregate)).await?;
+            session(&mut self.session, &self.store)?.store(&place_of_announcement(aggregate), None).await?;
         }
         Ok(())
     }
@@ -280,7 +285,7 @@ impl Keyspace {
             }
             let mut at = Vec::new();
             place(&mut at, Family::Key, from);
-            if let Some(elements) = elements.as_ref().filter(|elements| elements.kind() != Kind::Intent) {
+            if let Some(elements) = &elements {
                 self.wait_while_held(&at, &record).await?;
                 let session = session(&mut self.session, &self.store)?;
                 let marked = mark(session, elements, &record, self.now, 1 << copies).await?;

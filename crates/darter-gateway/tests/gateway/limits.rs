@@ -107,7 +107,7 @@ fn a_key_that_is_too_long_is_refused_with_the_limit_by_every_command() {
         "strlen K",
         "mget s K",
         "mset s 1 K v",
-        "msetnx t 1 K v",
+        "msetnx K v",
         "setnx K v",
         "del K",
         "exists s K",

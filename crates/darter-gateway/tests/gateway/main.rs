@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code)] // a test may panic, and may not use all helpers
 
 mod aggregates;
+mod at_one_moment;
 #[path = "../../../darter-memnode/tests/support/authority.rs"]
 mod authority;
 mod browser;

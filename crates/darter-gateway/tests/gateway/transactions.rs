@@ -35,7 +35,7 @@ fn open_with_transactions() -> Option<(Door, Client)> {
 }
 
 /// Sends a transaction in one piece, and returns the reply to its `EXEC`.
-fn transact(client: &mut Client, body: &[&str]) -> Reply {
+pub fn transact(client: &mut Client, body: &[&str]) -> Reply {
     let words = ["multi"].into_iter().chain(body.iter().copied()).chain(["exec"]);
     let bytes: Vec<u8> = words.flat_map(|line| request(&line.split(' ').collect::<Vec<_>>())).collect();
     client.send(&bytes);

@@ -127,9 +127,14 @@ impl Overlay {
         if range.reverse { present.rev().take(limit).collect() } else { present.take(limit).collect() }
     }
 
+    /// Whether a key will have another value.
+    pub(super) fn is_changing(&self) -> bool {
+        self.entries.values().any(|entry| entry.write.is_some())
+    }
+
     /// Whether there is nothing to commit: the value of a single key needs no verification.
     pub(super) fn is_trivial(&self) -> bool {
-        self.entries.len() <= 1 && self.entries.values().all(|entry| entry.write.is_none())
+        self.entries.len() <= 1 && !self.is_changing()
     }
 
     /// The keys in their order, for the index.

@@ -5,7 +5,7 @@
 //! value, or the one that the transaction will store.
 
 use super::Worker;
-use super::overlay::{KEYS_MAX, Overlay, Value};
+use super::overlay::{KEYS_MAX, Overlay};
 use crate::key_space::Places;
 use crate::link::{Repeat, attempted};
 use crate::{Change, Error};
@@ -82,6 +82,25 @@ impl Worker {
     #[inline]
     pub fn is_in_transaction(&self) -> bool {
         self.transaction.is_some()
+    }
+
+    /// Returns whether the transaction in progress will store or remove a value.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # use darter::engine::{Engine, KeySpace};
+    /// let mut worker = store.worker_in(KeySpace::Program)?;
+    /// worker.begin_transaction(0);
+    /// darter::block_on(worker.get("pear"))?;
+    /// assert!(!worker.is_changing());
+    /// darter::block_on(worker.put("pear", "green"))?;
+    /// assert!(worker.is_changing());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_changing(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|overlay| overlay.is_changing())
     }
 
     /// Ends the transaction without any change.
@@ -211,14 +230,32 @@ impl Worker {
         Ok(outcome)
     }
 
-    /// Stores a value under a key, or removes it, without reading the key.
+    /// Stores a value under a key, or removes it, in the transaction in progress, without reading the
+    /// key.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// # use darter::engine::{Engine, KeySpace};
+    /// let mut worker = store.worker_in(KeySpace::Program)?;
+    /// worker.begin_transaction(0);
+    /// worker.write_blind("pear", Some(b"green".to_vec()))?;
+    /// worker.write_blind("plum", None)?;
+    /// assert!(darter::block_on(worker.commit_transaction())?);
+    /// assert_eq!(store.get("pear")?.as_deref(), Some(&b"green"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails if the key is too long, if the transaction has become too large, or if the store is
     /// read-only.
-    pub(crate) fn write_blind(&mut self, key: &[u8], value: Value) -> Result<(), Error> {
+    ///
+    /// # Panics
+    /// Panics if no transaction is in progress.
+    pub fn write_blind(&mut self, key: impl AsRef<[u8]>, value: Option<Vec<u8>>) -> Result<(), Error> {
         self.verify_writable()?;
-        let place = self.place_of(key)?;
+        let place = self.place_of(key.as_ref())?;
         self.overlay().write(&place, value)
     }
 
