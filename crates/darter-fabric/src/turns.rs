@@ -88,9 +88,9 @@ pub async fn passed_over(value: &[u8]) {
 
 /// Ends the turn, if the thread takes turns.
 pub async fn end() {
-    let mut has_ended = !are_taken();
+    let mut is_over = !are_taken();
     std::future::poll_fn(|context| {
-        if std::mem::replace(&mut has_ended, true) { Poll::Ready(()) } else { poll_end(context) }
+        if std::mem::replace(&mut is_over, true) { Poll::Ready(()) } else { poll_end(context) }
     })
     .await;
 }

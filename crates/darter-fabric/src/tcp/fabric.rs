@@ -292,8 +292,8 @@ impl RemoteNodes for Tcp {
         self.links.disconnect(node);
     }
 
-    fn look_for_absent(&self) {
-        self.links.look_for_absent();
+    fn search_absent(&self) {
+        self.links.search_absent();
     }
 }
 

@@ -347,10 +347,10 @@ fn assert_recovers(medium: &Arc<SimulatedDisk>, machine: Option<&Machine<'_>>, w
     let after = recovered(&medium.copy(None, None)).unwrap_or_else(|error| panic!("{what}: {error}"));
     match machine {
         Some(machine) => {
-            let is_there = machine.states[machine.acknowledged..].contains(&after);
+            let is_present = machine.states[machine.acknowledged..].contains(&after);
             let found = machine.states.iter().position(|state| *state == after);
             assert!(
-                is_there,
+                is_present,
                 "{what}: recovered state {found:?} of {}, acknowledged was {}",
                 machine.states.len(),
                 machine.acknowledged

@@ -104,7 +104,7 @@ struct Talk {
     heard: Vec<u8>,
     nonce: Nonce,
     /// Whether nothing more can be sent or received.
-    is_over: bool,
+    has_ended: bool,
     was_reset: bool,
 }
 
@@ -115,7 +115,7 @@ impl Talk {
         stream.set_read_timeout(Some(LONG)).unwrap();
         stream.set_write_timeout(Some(LONG)).unwrap();
         let (said, heard, nonce) = Default::default();
-        Self { stream, said, heard, nonce, is_over: false, was_reset: false }
+        Self { stream, said, heard, nonce, has_ended: false, was_reset: false }
     }
 
     fn say(&mut self, bytes: &[u8]) {
@@ -157,7 +157,7 @@ impl Talk {
                 answers.push(answer);
                 rest = &rest[bytes..];
             }
-            if answers.len() >= enough || self.is_over {
+            if answers.len() >= enough || self.has_ended {
                 return (answers, !rest.is_empty());
             }
             self.hear();
@@ -167,17 +167,17 @@ impl Talk {
     fn hear(&mut self) {
         let mut bytes = [0; 16 << 10];
         match self.stream.read(&mut bytes) {
-            Ok(0) => self.is_over = true,
+            Ok(0) => self.has_ended = true,
             Ok(count) => self.heard.extend_from_slice(&bytes[..count]),
             Err(error) => {
                 assert!(error.kind() != ErrorKind::WouldBlock, "the node must reply or end the connection");
-                (self.is_over, self.was_reset) = (true, true);
+                (self.has_ended, self.was_reset) = (true, true);
             }
         }
     }
 
     fn hear_out(&mut self) {
-        while !self.is_over {
+        while !self.has_ended {
             self.hear();
         }
     }

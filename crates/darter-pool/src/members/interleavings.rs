@@ -85,14 +85,14 @@ fn a_lease_is_renewed_beside_a_round_that_waits() {
         let two = block_on(Pool::open(slow(&sim, 1))).unwrap();
         let (mut client, mut beside) = (two.client().unwrap(), two.client().unwrap());
         let mut round = pin!(two.maintain(&mut client));
-        let is_over = !is_pending_after(round.as_mut(), polls);
+        let has_ended = !is_pending_after(round.as_mut(), polls);
         for _ in 0..20 {
             sim.advance_ms(LEASE_MS / 4);
             block_on(two.renew(&mut beside)).unwrap();
             maintain(&one, 1);
         }
         assert!(!sim.process(1).is_fenced(), "after {polls} polls");
-        if is_over {
+        if has_ended {
             assert!(polls > 2, "a round has several round trips");
             break;
         }
@@ -216,7 +216,7 @@ fn joins_after(expected: u32, words: usize) -> bool {
         left -= usize::from(matches!(events[0].kind, EventKind::Execute { .. }));
         executor.perform(events[0], 1, WordOrder::Descending);
     }
-    let is_over = read.borrow().is_some();
+    let has_ended = read.borrow().is_some();
 
     sim.schedule(false);
     let two = open(&sim, 1);
@@ -241,7 +241,7 @@ fn joins_after(expected: u32, words: usize) -> bool {
     assert!(table.epoch <= before || table.live().count() == 2, "after {words} words of {expected} lines");
     drop(executor);
     drop((one, two));
-    !is_over
+    !has_ended
 }
 
 #[test]

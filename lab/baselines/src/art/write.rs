@@ -243,7 +243,7 @@ impl<F: Fabric> Operation<'_, F> {
         let vacancy = if self.shared.options.without_locks {
             descent.part().vacancy(edge)
         } else {
-            self.look_again(descent, edge).await?
+            self.read_again(descent, edge).await?
         };
         let Some(Vacancy { at, slot, key }) = vacancy else {
             note(ROOM_GONE);
@@ -265,7 +265,7 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// Reads again, under the lock, the words that a descent read of the node where it ended.
     /// Returns room for the edge, if the edge is not taken and the node is not being replaced.
-    async fn look_again(&mut self, descent: &Descent<'_>, edge: u16) -> Result<Option<Vacancy>> {
+    async fn read_again(&mut self, descent: &Descent<'_>, edge: u16) -> Result<Option<Vacancy>> {
         let (here, at, len) = (descent.here, descent.words_at, descent.words.len());
         let mut batch = self.client.batch();
         let reads = if at == HEADER_WORDS {

@@ -74,7 +74,7 @@ impl<F: Fabric> Smart<F> {
     /// Waits, unpinned, until a holder is over or has had time to make progress. Returns the holder
     /// to take the lock over from, or 0.
     pub(super) async fn await_holder(&self, client: &mut Client<F>, holder: u64) -> Result<u64> {
-        if self.shared.tokens.is_over(client, holder).await? {
+        if self.shared.tokens.holder_has_ended(client, holder).await? {
             return Ok(holder);
         }
         client.pause().await;

@@ -75,8 +75,8 @@ impl<F: Fabric> Operation<'_, F> {
         drafts: &mut Drafts,
         lock: Locked,
     ) -> Result<Attempt<T>> {
-        let is_over = turn.as_ref().err().is_none_or(|error| error.is_out_of_space() || error.is_damage());
-        if is_over {
+        let has_ended = turn.as_ref().err().is_none_or(|error| error.is_out_of_space() || error.is_damage());
+        if has_ended {
             // Published objects are no longer in the list.
             drafts.discard(&mut self.client);
             lock.end(&mut self.client).await?;
@@ -102,7 +102,7 @@ impl<F: Fabric> Operation<'_, F> {
         lock: &mut Locked,
     ) -> Result<Attempt<PutOutcome>> {
         let (descent, end, done) = self.descend(draft.key, Purpose::Write).await?;
-        let (refused, other) = look(&end, &done, condition)?;
+        let (refused, other) = judge_put(&end, &done, condition)?;
         self.client.recycle(done);
         let inserted = match end {
             WortEnd::Stale => {
@@ -259,7 +259,7 @@ impl<F: Fabric> Operation<'_, F> {
 }
 
 /// Returns whether a put is refused where its descent ended, and the key of another's leaf there.
-fn look(end: &WortEnd, done: &Batch, condition: Condition<'_>) -> Result<(bool, Option<Vec<u8>>)> {
+fn judge_put(end: &WortEnd, done: &Batch, condition: Condition<'_>) -> Result<(bool, Option<Vec<u8>>)> {
     let &WortEnd::Leaf { at, read, is_key } = end else { return Ok((!condition.holds_for(None), None)) };
     let leaf = leaf::parse_again(at.slot.addr(), done.words(read))?;
     let refused = !condition.holds_for(is_key.then_some(leaf.value));

@@ -56,7 +56,7 @@ struct VictimEnd {
 /// State shared by the observers of a block and the thread that ends the victims.
 pub(super) struct Block {
     last: RwLock<VictimEnd>,
-    is_over: AtomicBool,
+    has_ended: AtomicBool,
     /// By number of the preceding end: the latencies after it, except the first moments after a
     /// kill.
     turns: Mutex<Vec<Latencies>>,
@@ -70,7 +70,7 @@ impl Block {
     pub(super) fn new(ends: usize, is_disturbed: bool) -> Self {
         Self {
             last: RwLock::new(VictimEnd { number: 0, at: Instant::now() }),
-            is_over: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
             turns: Mutex::new(vec![Latencies::new(); ends + 1]),
             early: Mutex::new(Latencies::new()),
             is_disturbed,
@@ -86,7 +86,7 @@ impl Block {
 
     /// Makes the observers end.
     pub(super) fn finish(&self) {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.has_ended.store(true, Ordering::Relaxed);
     }
 
     /// Returns the latencies after each end, and those of the first moments after kills. Operations
@@ -119,7 +119,7 @@ impl Block {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let (mut seen, mut early, mut key) = (Latencies::new(), Latencies::new(), Vec::new());
         let mut number = 0;
-        while !self.is_over.load(Ordering::Relaxed) {
+        while !self.has_ended.load(Ordering::Relaxed) {
             dataset.key(rng.random_range(0..records), &mut key);
             let is_get = rng.random_bool(0.5);
             let begin = Instant::now();

@@ -456,13 +456,13 @@ impl Settings {
         let (next, stop_at) = (AtomicU64::new(0), AtomicU64::new(self.runs));
         let (corpus, found) = (RwLock::new(Corpus::default()), Mutex::new(Vec::new()));
         let (total, barrier) = (Mutex::new(Summary::default()), Barrier::new(threads));
-        let is_over = AtomicBool::new(self.runs == 0);
+        let has_ended = AtomicBool::new(self.runs == 0);
         let worker = || {
             let mut fixtures = Fixtures::default();
             let mut summary = Summary::default();
             take_situations();
             let mut round_ends = 0;
-            while !is_over.load(Ordering::Relaxed) {
+            while !has_ended.load(Ordering::Relaxed) {
                 round_ends += ROUND;
                 {
                     let corpus = corpus.read().unwrap_or_else(PoisonError::into_inner);
@@ -486,7 +486,7 @@ impl Settings {
                         corpus.add(&trail, plan, schedule);
                     }
                     next.store(round_ends, Ordering::Relaxed);
-                    is_over.store(round_ends >= stop_at.load(Ordering::Relaxed), Ordering::Relaxed);
+                    has_ended.store(round_ends >= stop_at.load(Ordering::Relaxed), Ordering::Relaxed);
                 }
                 barrier.wait();
             }

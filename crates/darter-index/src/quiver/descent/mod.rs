@@ -412,7 +412,7 @@ impl<'k> Descent<'k> {
                 Ok(None)
             }
             // A higher slot was read before it was set, and this one after.
-            Content::None { .. } | Content::Node { .. } => self.look_again(at),
+            Content::None { .. } | Content::Node { .. } => self.read_again(at),
             Content::Empty | Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of unknown kind")),
         }
     }
@@ -420,7 +420,7 @@ impl<'k> Descent<'k> {
     /// Reads the current node once more, because the slot that should be responsible for the key's
     /// edge says that it is not. The slot that is responsible was set earlier, but read before
     /// that: another READ must find it.
-    fn look_again(&mut self, at: SlotAt) -> Result<Option<PageSearchEnd>> {
+    fn read_again(&mut self, at: SlotAt) -> Result<Option<PageSearchEnd>> {
         note(situations::OUT_OF_BOUNDS);
         if self.gap.replace(at) == Some(at) {
             return Err(node::without_slot(at.addr));
@@ -449,7 +449,7 @@ impl<'k> Descent<'k> {
         }
         if !head.shape.edges.contains(self.own_edge(depth)) {
             match self.from {
-                Some(parent) if !self.is_by_memory() => self.look_again(parent.at)?,
+                Some(parent) if !self.is_by_memory() => self.read_again(parent.at)?,
                 _ => {
                     self.restart(shared);
                     None

@@ -199,7 +199,7 @@ impl<F: Fabric> Owner<F> {
     }
 
     /// Returns whether this server has no keys: its range is no longer part of the index.
-    fn is_over(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.tree().span.is_none()
     }
 
