@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_is_inside_whoever_gives_up() {
+    fn lock_excludes_others_even_if_waiting_clients_give_up() {
         for options in modes() {
             let pool = pool();
             let hocl = open(&pool, options);

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_take_turns_and_answer_in_order() {
+    fn tasks_take_turns_and_results_are_in_order() {
         let order = RefCell::new(Vec::new());
         let order = &order;
         let outputs = run_all((0..3).map(|task| async move {

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proof_holds_for_what_it_was_made_of_alone() {
+    fn proof_is_valid_for_its_own_transcript_only() {
         let transcript = Transcript { client: nonce().unwrap(), node: nonce().unwrap(), session: 5 };
         assert_ne!(transcript.client, transcript.node);
         let proof = transcript.prove(b"token", Side::Client);

@@ -62,7 +62,7 @@ fn a_table_that_is_built_names_no_node_that_is_gone() {
 /// A scrub is stopped between its verbs, while the table that it has seen being built becomes
 /// current.
 #[test]
-fn a_scrub_beside_a_change_of_tables_clears_both() {
+fn scrub_during_a_change_of_tables_clears_both() {
     for verbs in 0.. {
         let (pool, dart) = process::<Dart<Sim>>(options(), &PAIRS);
         let _at_the_end = Unscheduled(pool.fabric().clone());
@@ -346,7 +346,7 @@ fn root_of(pool: &Pool<Sim>, dart: &Dart<Sim>) -> (NodeRef, bool) {
 /// One client seals a full node to add a child. Each time, before it has linked its copy, another
 /// client copies the node in order to replace a node below.
 #[test]
-fn whoever_finds_its_node_copied_finds_room_in_the_copy() {
+fn writer_whose_node_was_copied_finds_room_in_the_copy() {
     const KEYS: [&[u8]; 5] = [b"a", b"b", b"c1", b"c2", b"c3"];
     let (pool, dart) = process::<Dart<Sim>>(options(), &KEYS);
     let _at_the_end = Unscheduled(pool.fabric().clone());

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn one_look_ends_nobody_and_two_do_however_far_apart() {
+    fn one_observation_ends_no_member_and_two_do_however_far_apart() {
         assert_eq!(silent_after(&[10_000]), 600);
         assert_eq!(silent_after(&[500, 10_000]), 600);
         assert!(silent_after(&[500, 10_000, 10_301]) > LEASE_MS);

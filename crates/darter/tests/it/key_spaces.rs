@@ -270,7 +270,7 @@ proptest! {
 
     /// Two sessions on the same keys, one in each space, never see each other's changes.
     #[test]
-    fn both_spaces_agree_with_models_of_their_own(steps in prop::collection::vec((any::<bool>(), step()), 1..60)) {
+    fn each_space_agrees_with_its_own_model(steps in prop::collection::vec((any::<bool>(), step()), 1..60)) {
         let store = store();
         let sessions = spaces(&store);
         let mut models = [Model::new(), Model::new()];

@@ -224,7 +224,7 @@ fn a_hop_hides_its_entry_from_no_search() {
 /// A leaf splits. A client must not find the new key in the new leaf before clients that read the
 /// old leaf can find it.
 #[test]
-fn nobody_is_led_to_a_new_leaf_before_the_old_one_has_split() {
+fn search_reaches_a_new_leaf_only_after_the_split_of_the_old_one() {
     // Puts until the second leaf splits at the greatest of its keys.
     let of_put = |count: u64| 32 * STEP - 1000 + count;
     let prepare = |chime: &Chime<Sim>, client: &mut Client<Sim>, puts: u64| {
@@ -310,7 +310,7 @@ fn a_copy_leads_to_no_leaf_that_was_taken_in() {
 /// Any word of a leaf outside its entries is lost, as a power failure can leave it. The first
 /// client that reads the leaf repairs it, once.
 #[test]
-fn a_leaf_that_lost_a_word_is_mended_once() {
+fn leaf_that_lost_a_word_is_repaired_once() {
     let (pool, chime) = loaded(Local::memory(8 << 20, 1).unwrap());
     let mut client = pool.client().unwrap();
     let format = &chime.tree.shared.format;

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_stopped_client_took_itself_is_not_what_others_took_beside_it() {
+    fn operations_of_a_stopped_client_do_not_count_as_those_of_others() {
         let outcome = Outcome {
             longest_op: vec![(5, 9), (2000, 2000), (7, 8)],
             struck: vec![Fault::Cancel(2, 0), Fault::Stop(1, 3)],

@@ -313,7 +313,7 @@ mod tests {
     use crate::explore::subjects;
 
     #[test]
-    fn hot_keys_are_not_filler_and_names_are_told_apart() {
+    fn hot_keys_are_not_filler_and_names_are_distinct() {
         for subject in subjects() {
             for scenario in subject.scenarios().iter().chain(&super::common()) {
                 let name = &scenario.name;

@@ -437,7 +437,7 @@ fn a_module_and_those_below_it_may_know_each_other() {
 }
 
 #[test]
-fn a_cycle_behind_a_re_export_is_found() {
+fn cycle_through_a_re_export_is_found() {
     let inner = "pub struct Hidden; mod deep; use crate::a::A;";
     for (door, a) in [
         // `door` re-exports what `door::inner` defines, under another name.

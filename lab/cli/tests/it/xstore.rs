@@ -441,7 +441,7 @@ fn file(directory: &Path, name: &str) -> String {
 
 /// A server next to the memory: its node is one of the pool's, without any of the leaves.
 #[test]
-fn a_server_of_its_own_is_killed_and_reads_go_on() {
+fn reads_continue_after_a_separate_server_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     for value_words in [3, 0] {
         let memory = Node::start("64M", &[]);

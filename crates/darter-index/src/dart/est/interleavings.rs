@@ -121,12 +121,12 @@ fn race_of_scrub_and_split(everywhere: bool) {
 }
 
 #[test]
-fn a_scrub_beside_a_split_leaves_no_entry() {
+fn scrub_during_a_split_leaves_no_entry() {
     race_of_scrub_and_split(false);
 }
 
 #[test]
-fn a_scrub_of_all_segments_beside_a_split_leaves_no_entry() {
+fn scrub_of_all_segments_during_a_split_leaves_no_entry() {
     race_of_scrub_and_split(true);
 }
 
@@ -217,7 +217,7 @@ fn all_directory_entries_follow_however_soon_halves_split() {
 /// A process dies in a split that it had published, before the other processes were notified. They
 /// continue to use the old segment, in which entries of freed nodes are no longer cleared.
 #[test]
-fn what_is_left_in_a_segment_that_was_split_leads_nobody_to_free_memory() {
+fn entries_left_in_a_split_segment_lead_no_search_to_free_memory() {
     for side in [0, 1] {
         let verbs = (0..1000).take_while(|&verbs| dies_in_a_split(verbs, side)).count();
         assert!((BUCKET_SLOTS..1000).contains(&verbs), "at least the seals");

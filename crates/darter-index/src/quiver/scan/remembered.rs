@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_read_from_one_before_the_first_to_some_behind_the_last() {
+    fn records_are_read_from_one_before_the_first_to_some_after_the_last() {
         assert_eq!(ranks(64, None, 1000, false), (0..64, 64));
         assert_eq!(ranks(64, None, 16, false), (0..18, 64));
         assert_eq!(ranks(64, None, 16, true), (46..64, 64));

@@ -113,7 +113,7 @@ fn submodels_of_hot_keys_stay() {
 }
 
 #[test]
-fn entries_behind_the_last_leaf_cost_nothing() {
+fn entries_after_the_last_leaf_cost_nothing() {
     let tree = Tree::of(0..100);
     let models = Models::of(&tree, 1);
     let cache = Cache::new(1 << 20);
@@ -129,7 +129,7 @@ fn entries_behind_the_last_leaf_cost_nothing() {
 }
 
 #[test]
-fn a_scan_learns_the_leaves_behind_as_far_as_the_table_goes() {
+fn scan_learns_the_following_leaves_up_to_the_end_of_the_table() {
     let (tree, models) = index();
     let cache = Cache::new(u64::MAX);
     let numbers: Vec<u32> = tree.leaves.values().map(|leaf| leaf.number).collect();
@@ -248,7 +248,7 @@ fn a_model_that_predicts_nothing_leads_to_a_call() {
 }
 
 #[test]
-fn words_that_are_no_model_or_too_few_are_refused() {
+fn words_without_a_model_or_too_few_are_refused() {
     let (_, models) = index();
     let cache = Cache::new(u64::MAX);
     let mut route = cache.route(models.view, 1 << 63);
