@@ -160,7 +160,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// replacement. Under the node's lock the slot can be changed. Takes no lock for any other
     /// slot; returns `None` if the node is sealed by now.
     async fn lock_if_sealed(&mut self, here: &Here, at: SlotAt) -> Result<Option<Locks>> {
-        if at.slot.is_sealed() { self.lock_mending(here).await } else { Ok(Some(Locks::default())) }
+        if at.slot.is_sealed() { self.lock_repair(here).await } else { Ok(Some(Locks::default())) }
     }
 
     /// The same with the node locked from beginning to end: a client that waited for the lock finds
@@ -205,7 +205,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Locks a node to change a sealed slot.
-    async fn lock_mending(&mut self, here: &Here) -> Result<Option<Locks>> {
+    async fn lock_repair(&mut self, here: &Here) -> Result<Option<Locks>> {
         let locks = self.lock_open(here.addr).await?;
         if locks.is_some() {
             note(SEALED_SLOT);
@@ -370,7 +370,7 @@ impl<F: Fabric> Operation<'_, F> {
     async fn clear_slot(&mut self, descent: &Descent<'_>, at: SlotAt) -> Result<Option<bool>> {
         let here = &descent.here;
         let mut locks = if at.slot.is_sealed() {
-            match self.lock_mending(here).await? {
+            match self.lock_repair(here).await? {
                 Some(locks) => locks,
                 None => return Ok(None),
             }

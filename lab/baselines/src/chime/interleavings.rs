@@ -330,7 +330,7 @@ fn leaf_that_lost_a_word_is_repaired_once() {
             assert!(!chime.delete(&mut client, &key(MIDDLE + 1)).await.unwrap(), "word {at}");
             let mut operation =
                 Operation::pin(&*chime.tree.shared, &mut client, OpKind::Maintain).await.unwrap();
-            operation.mend(before.link()).await.unwrap();
+            operation.repair(before.link()).await.unwrap();
             drop(operation);
             let after = leaf_of(&chime, &mut client, MIDDLE).await;
             assert!(!after.is_torn(format) && after.has_right_vacancy(format), "word {at}");

@@ -85,12 +85,12 @@ pub(crate) struct KeySearch<'k> {
     pub(crate) key: &'k [u8],
     walk: Walk<'k>,
     stage: SearchState,
-    pub(crate) mended: u32,
+    pub(crate) repaired: u32,
 }
 
 impl<'k> KeySearch<'k> {
-    pub(crate) fn new(key: &'k [u8], fresh: bool, mended: u32) -> Self {
-        Self { key, walk: Walk::new(Aim::At(key), 0, true, fresh), stage: SearchState::Walking, mended }
+    pub(crate) fn new(key: &'k [u8], fresh: bool, repaired: u32) -> Self {
+        Self { key, walk: Walk::new(Aim::At(key), 0, true, fresh), stage: SearchState::Walking, repaired }
     }
 
     fn absent(&mut self, shared: &Shared, page: &Page) -> Option<Found> {
@@ -190,14 +190,14 @@ impl<F: Fabric> Operation<'_, F> {
         search::step(&mut self.client, shared, searches, |at, search, found, _| {
             match found {
                 Found::Value(value) => values[at] = value,
-                Found::Stuck(link) => stuck.push((at, search.key, search.mended, link)),
+                Found::Stuck(link) => stuck.push((at, search.key, search.repaired, link)),
             }
             Ok(())
         })
         .await?;
-        for (at, key, mut mended, link) in stuck {
-            self.mend_stuck(link, &mut mended).await?;
-            searches.push((at, KeySearch::new(key, true, mended)));
+        for (at, key, mut repaired, link) in stuck {
+            self.repair_stuck(link, &mut repaired).await?;
+            searches.push((at, KeySearch::new(key, true, repaired)));
         }
         Ok(())
     }

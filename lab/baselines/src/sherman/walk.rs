@@ -286,7 +286,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// # Errors
     /// Errors of [`Sherman::walk`].
     pub(crate) async fn walk_on(&mut self, walk: &mut Walk<'_>) -> Result<WalkEnd> {
-        let mut mended = 0;
+        let mut repaired = 0;
         loop {
             let mut batch = self.client.batch();
             let mut end = walk.post(self.shared, &mut batch)?;
@@ -300,7 +300,7 @@ impl<F: Fabric> Operation<'_, F> {
             match end {
                 None => {}
                 Some(WalkEnd::Stuck(link)) => {
-                    self.mend_stuck(link, &mut mended).await?;
+                    self.repair_stuck(link, &mut repaired).await?;
                     let stops_above = walk.stops_above;
                     *walk = Walk { stops_above, ..Walk::new(walk.aim, walk.level, walk.reads, true) };
                 }
@@ -347,12 +347,12 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// Repairs the node at which a walk was stuck. The number of repairs is limited, since a sound
     /// tree needs one for each change left half done.
-    pub(crate) async fn mend_stuck(&mut self, link: Link, mended: &mut u32) -> Result<()> {
-        *mended += 1;
-        if *mended > 1000 {
+    pub(crate) async fn repair_stuck(&mut self, link: Link, repaired: &mut u32) -> Result<()> {
+        *repaired += 1;
+        if *repaired > 1000 {
             return Err(IndexError::corrupt(link.addr(), "a node that cannot be repaired"));
         }
-        self.mend(link).await
+        self.repair(link).await
     }
 }
 

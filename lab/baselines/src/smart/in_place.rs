@@ -261,14 +261,14 @@ impl<F: Fabric> Operation<'_, F> {
             self.note_child(descent, old.index, slot);
             self.set_aside(old.addr, leaf::bytes_of(old.len), AllocKind::Leaf);
         } else {
-            self.shared.unless_full(self.mend_slot(draft.key).await)?;
+            self.shared.unless_full(self.repair_slot(draft.key).await)?;
         }
         Ok(Attempt::Done(PutOutcome::Replaced))
     }
 
     /// Finds the slot of a leaf that was killed or has moved, if the slot has moved, and clears or
     /// swings it, unless another client has done so.
-    pub(super) async fn mend_slot(&mut self, key: &[u8]) -> Result<()> {
+    pub(super) async fn repair_slot(&mut self, key: &[u8]) -> Result<()> {
         for _ in 0..TURNS_MAX {
             let mut descent = Descent::below(key, Purpose::Write, 0);
             let (end, done) = self.run(&mut descent).await?;

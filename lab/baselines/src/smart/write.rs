@@ -141,7 +141,7 @@ impl<F: Fabric> Smart<F> {
                 }
                 Deletion::Killed => {
                     // A client that puts the key again from now on creates another leaf.
-                    self.shared.unless_full(operation.mend_slot(key).await)?;
+                    self.shared.unless_full(operation.repair_slot(key).await)?;
                     self.shared.unless_full(operation.tidy(key).await)?;
                     return Ok(true);
                 }

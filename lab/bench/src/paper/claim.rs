@@ -50,8 +50,8 @@ pub(crate) fn sheet(rows: &[Row], modelled: bool) -> Sheet {
     sheet
 }
 
-/// Returns a plot of the numbers that are no points of another plot, such as ratios: the rows of the
-/// table from number `first` on. Returns `None` if none was measured.
+/// Returns a plot of the numbers that other plots do not show, such as ratios: the rows of the table
+/// from number `first` on. Returns `None` if none was measured.
 pub(crate) fn chart(figure: &str, rows: &[Row], first: usize) -> Option<Chart> {
     let (mut steps, mut paper, mut here) = (Vec::new(), Vec::new(), Vec::new());
     for (number, row) in (1..).zip(rows).skip(first - 1) {

@@ -227,7 +227,7 @@ impl Reproducible for LineFigure {
 fn model() -> String {
     format!(
         "Lines of 64 bytes are counted, times are modelled. An operation takes the write latency for each line that it \
-         flushes; for each line that it looks at the read latency if the cache does not have it, else {HIT_NS} ns; and \
+         flushes; for each line that it reads, the read latency if the cache does not have it, else {HIT_NS} ns; and \
          {REST_NS} ns for the rest. The cache has 15 MB for 128 million records, as the paper's machine, and as much less \
          for fewer; the least recently used line makes room, and CLFLUSH takes its line out. `uncached` is the same \
          without a cache. Left out are what a processor overlaps, prefetches and translates, sets and other levels of \

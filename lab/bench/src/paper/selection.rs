@@ -113,10 +113,9 @@ impl<'a> Selection<'a> {
     pub(crate) fn ratios(&self, metric: Metric, index: &str, others: &[&str]) -> Option<Span> {
         let own = self.index(index);
         Span::of(own.0.iter().flat_map(|one| {
-            let beside = self
-                .0
-                .iter()
-                .filter(|other| others.contains(&other.configuration.index.as_str()) && one.is_beside(other));
+            let beside = self.0.iter().filter(|other| {
+                others.contains(&other.configuration.index.as_str()) && one.is_comparable(other)
+            });
             beside.map(|other| metric(&one.figures) / metric(&other.figures))
         }))
     }

@@ -82,12 +82,12 @@ const TABLE: &[LinePoint] = table! {
 fn ratios<'r>(
     own: impl Iterator<Item = &'r Row>,
     others: &(impl Iterator<Item = &'r Row> + Clone),
-    is_beside: fn(&Row, &Row) -> bool,
+    is_comparable: fn(&Row, &Row) -> bool,
     of: impl Fn(&Row) -> f64,
 ) -> Option<Span> {
     let of = &of;
     Span::of(own.flat_map(|one| {
-        let beside = others.clone().filter(|other| is_beside(one, other));
+        let beside = others.clone().filter(|other| is_comparable(one, other));
         beside.map(move |other| of(one) / of(other))
     }))
 }

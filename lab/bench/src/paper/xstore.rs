@@ -115,7 +115,7 @@ fn left_by_inserts(selection: &Selection<'_>) -> Option<Span> {
 }
 
 /// Memory nodes of this machine, without logs and with them, and many operations in flight.
-fn beside_logs(scale: &Scale) -> Vec<Comparison> {
+fn with_and_without_logs(scale: &Scale) -> Vec<Comparison> {
     let on = |is_logged| Comparison {
         pool: PoolLocation::Tcp { is_logged },
         in_flight: vec![64],
@@ -316,7 +316,7 @@ pub(super) const FIGURES: &[Figure] = &[
         differs: "a node on this machine, its server and one client thread share its cores; answers wait for the log here, \
                   where the paper's are sent before it is written, so it costs what the disk takes for a sync (TMPDIR says \
                   which disk)",
-        comparisons: beside_logs,
+        comparisons: with_and_without_logs,
         points: &[],
         claims: &[
             left!("a", 0.76, "logs leave 31 of 41 M in A, a factor of 0.76"),

@@ -231,7 +231,7 @@ impl Late {
             _ => None,
         });
         // A client that waits for one held that long does no upkeep and is eventually shut out.
-        let waits = plan.subject.promises.trips_beside_stopped.is_none();
+        let waits = plan.subject.promises.trips_while_stopped.is_none();
         let is_slow = !waits && dice.one_in(3);
         let slow = is_slow.then(|| (dice.below(tasks.max(1)) as TaskId, 2 << dice.below(4)));
         let scans = |at: &TaskId| plan.clients[*at as usize].iter().any(|op| op.scans().is_some());

@@ -220,7 +220,7 @@ fn no_client_waits_for_a_stopped_one() {
     ] {
         let summary = sweep(index, "stop", &scenarios, 4).run(&|_| {});
         assert_clean(summary.finding.as_ref());
-        let (trips, verbs) = summary.longest_beside_stopped;
+        let (trips, verbs) = summary.longest_while_stopped;
         assert!((1..100).contains(&trips) && verbs < 1000, "{index:?}: {trips} round trips, {verbs} verbs");
     }
 }

@@ -151,8 +151,8 @@ impl<'a> Tree<'a> {
                 ["mod", name, ";", ..] => {
                     let child = self.child(id, name);
                     let file = child.folder.with_extension("rs");
-                    let is_beside = self.sources.contains_key(&file);
-                    let file = if is_beside { file } else { child.folder.join("mod.rs") };
+                    let is_comparable = self.sources.contains_key(&file);
+                    let file = if is_comparable { file } else { child.folder.join("mod.rs") };
                     self.read_file(Module { file, ..child });
                     at += 3;
                 }

@@ -10,9 +10,9 @@
 mod emptied;
 mod image;
 mod learning;
-mod mend;
 mod publish;
 mod read;
+mod repair;
 mod service;
 mod survey;
 mod write;
@@ -316,7 +316,7 @@ impl<F: Fabric> Operation<'_, F> {
             if self.is_sound(&leaf) {
                 return Ok(leaf);
             }
-            self.mend(number, &leaf).await?;
+            self.repair(number, &leaf).await?;
         }
         Err(IndexError::corrupt(self.shared.descriptor.leaf(number), "a leaf that cannot be repaired"))
     }
