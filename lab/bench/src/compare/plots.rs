@@ -60,13 +60,15 @@ struct Panel<'a> {
 impl Panel<'_> {
     /// Returns its places for a title.
     fn title(&self) -> String {
-        self.places.iter().map(|(axis, place)| format!(", {} {place}", axis.title())).collect()
+        let parts = self.places.iter().map(|(axis, place)| format!(", {} {place}", axis.title()));
+        parts.collect::<Vec<_>>().concat()
     }
 
     /// Returns its places for a file name.
     fn name(&self) -> String {
         let safe = |place: &str| place.replace(|c: char| !c.is_ascii_alphanumeric() && c != '.', "-");
-        self.places.iter().map(|(axis, place)| format!("-{}-{}", axis.name(), safe(place))).collect()
+        let parts = self.places.iter().map(|(axis, place)| format!("-{}-{}", axis.name(), safe(place)));
+        parts.collect::<Vec<_>>().concat()
     }
 }
 
@@ -129,8 +131,8 @@ impl<'a> Plots<'a> {
     }
 
     /// Returns a chart's title, with the name of the figure.
-    fn title(&self, title: String) -> String {
-        self.figure.map_or(title.clone(), |name| format!("{name} · {title}"))
+    fn title(&self, title: &str) -> String {
+        self.figure.map_or_else(|| title.to_owned(), |name| format!("{name} · {title}"))
     }
 
     /// Returns the stated values of a quantity in a chart of the chosen measurements.
@@ -144,7 +146,7 @@ impl<'a> Plots<'a> {
         let mark = |reference: &Reference<'_>| {
             let own = &reference.measurements;
             let is_here = |one: &&Measurement| chosen.iter().any(|other| std::ptr::eq(*other, *one));
-            let first = own.first().filter(|_| own.iter().all(|one| is_here(one)))?;
+            let first = own.first().filter(|_| own.iter().all(is_here))?;
             Some(Mark {
                 series: first.configuration.index.clone(),
                 x: if own.len() == 1 { x(first) } else { None },
@@ -164,7 +166,7 @@ impl<'a> Plots<'a> {
         };
         Chart {
             name: format!("workloads-{}{}", quantity.name(), panel.name()),
-            title: self.title(format!(
+            title: self.title(&format!(
                 "{} by workload{}{}",
                 quantity.title(),
                 panel.title(),
@@ -190,7 +192,7 @@ impl<'a> Plots<'a> {
         let workload = chosen.first().map_or("", |one| &*one.configuration.workload);
         Chart {
             name: format!("{workload}-{}-{}{}", axis.name(), quantity.name(), panel.name()),
-            title: self.title(format!(
+            title: self.title(&format!(
                 "{}: {} by {}{}{}",
                 workload.to_uppercase(),
                 quantity.title(),
@@ -219,7 +221,7 @@ impl<'a> Plots<'a> {
             format!("{}: p99 over throughput{}", workload.to_uppercase(), remark_of(is_modelled(own)));
         Chart {
             name: format!("{workload}-latency-throughput"),
-            title: self.title(title),
+            title: self.title(&title),
             conditions: conditions(own),
             x: throughput.scale(),
             y: p99.scale(),
