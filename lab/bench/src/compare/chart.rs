@@ -95,7 +95,7 @@ pub(crate) struct Mark {
     /// as a line.
     pub(crate) x: Option<f64>,
     pub(crate) y: f64,
-    /// The place that states it, for the legend.
+    /// The paper's section that states it, for the legend.
     pub(crate) source: String,
 }
 
@@ -250,7 +250,7 @@ impl Chart {
         let sources = distinct(self.marks.iter().map(|mark| (mark.x.is_some(), &mark.source)));
         for (has_x, source) in sources {
             let form = if has_x { "filled" } else { "dashed" };
-            for line in wrapped(&format!("{form}: stated in {source}"), LEGEND_CHARS) {
+            for line in wrapped(&format!("{form}: paper, {source}"), LEGEND_CHARS) {
                 area.draw(&Text::new(line, (6, y), small.clone()))?;
                 y += LINE;
             }
@@ -459,10 +459,10 @@ mod tests {
         let mark = |series: &str, x| Mark { series: series.into(), x, y: 7.25, source: "section 5.2".into() };
         for shape in SHAPES {
             let marked = Chart { marks: vec![mark("fg+", Some(1.0))], ..chart(shape) }.svg();
-            assert!(marked.contains("7.25") && marked.contains("filled: stated in section 5.2"));
+            assert!(marked.contains("7.25") && marked.contains("filled: paper, section 5.2"));
             assert_eq!(marked.matches("<polygon").count(), 1, "{marked}");
             let peak = Chart { marks: vec![mark("dart", None)], ..chart(shape) }.svg();
-            assert!(peak.contains("7.25") && peak.contains("dashed: stated in section 5.2"), "{peak}");
+            assert!(peak.contains("7.25") && peak.contains("dashed: paper, section 5.2"), "{peak}");
             assert_eq!(peak.matches("<polygon").count(), 0, "{peak}");
         }
     }
