@@ -205,7 +205,7 @@ impl<F: Fabric> Operation<'_, F> {
             lead.close();
         }
         let mut image = self.shared.format.image(descent.node, draft.len, draft.key, draft.value);
-        // The reverse pointer stays, and so does the first word unless the length changes.
+        // The reverse pointer stays, and the first word unless the length changes.
         image[0] = leaf::live_like(locked.words[0], draft.value.len());
         let from = usize::from(known_len == Some(draft.value.len()));
         let lock_word = image.len() - 1;

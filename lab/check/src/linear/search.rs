@@ -6,8 +6,8 @@
 //! operation was still running when the last one before the frontier was invoked (otherwise that
 //! one could not have been linearized), so all skipped operations overlap one another. Numbering
 //! operations by *slots*, such that two that overlap never share one, makes the skipped ones a set
-//! of a few bits: as many as operations ran concurrently, however long the history and however slow
-//! any of its operations.
+//! of a few bits, one per concurrent operation, however long the history and however slow any of its
+//! operations.
 
 use std::cmp::Reverse;
 
@@ -66,8 +66,7 @@ pub(super) struct Search {
 
     /// All completed operations before this are linearized, except the skipped ones.
     frontier: usize,
-    /// One bit per slot: a completed operation that is skipped, or a pending one that is
-    /// linearized.
+    /// One bit per slot: a skipped completed operation, or a linearized pending one.
     marks: Vec<u64>,
     /// For each slot: the completed operation that was skipped there last.
     skipped: Vec<Item>,
