@@ -41,7 +41,7 @@ impl Tcp {
     /// called.
     ///
     /// # Errors
-    /// Fails if the first cannot be reached, or one that can be reached speaks another protocol or
+    /// Fails if the first cannot be reached, or another reachable node speaks another protocol or
     /// does not accept the credentials.
     pub fn connect_present(addresses: &[String], options: TcpOptions) -> Result<Self, FabricError> {
         Self::open(addresses, options, true)

@@ -27,7 +27,7 @@ impl<'a, F: Fabric> Operation<'a, F> {
         Ok(Self { shared, client: client.pin(kind).await? })
     }
 
-    /// A descent for a writer that begins at what the process remembers.
+    /// A descent for a writer that begins at the remembered node or page.
     pub(super) fn descent<'k>(&self, key: &'k [u8]) -> Descent<'k> {
         Descent::new(self.shared, key, Purpose::Write, self.client.epoch())
     }

@@ -1,7 +1,7 @@
 //! Checkpoints: copies of the region, which limit how much log must be replayed.
 //!
 //! There are two images, sparse files as large as the region. A checkpoint writes to the image that
-//! the manifest does *not* name, in chunks of 64 KiB: those that have changed since that image was
+//! the manifest does *not* name, in chunks of 64 KiB: the chunks that changed after that image was
 //! last written. So the named image is never modified, and a chunk that changes now and then is
 //! written twice.
 //!

@@ -141,7 +141,7 @@ pub(super) struct Descent<'k> {
 }
 
 impl<'k> Descent<'k> {
-    /// A descent that begins at what the process remembers, in the epoch at which the client is
+    /// A descent that begins at the remembered node or page, in the epoch at which the client is
     /// pinned.
     pub(super) fn new(shared: &Shared, key: &'k [u8], purpose: Purpose, epoch: u64) -> Self {
         let mut descent = Self::from_root(shared, key, purpose, epoch);

@@ -1,4 +1,4 @@
-//! A reader's path to one record, by what is known of its page, and to that record's leaf.
+//! A reader's path to one record of a page whose map it knows, and to that record's leaf.
 
 use super::{Descent, Image, Lead, PageRef, PageSearchEnd, Stage};
 use crate::Result;
@@ -9,7 +9,7 @@ use crate::radix::leaf;
 use darter_fabric::ReadId;
 
 impl Descent<'_> {
-    /// Evaluates a reader's READ of one record, by what is known of the page.
+    /// Evaluates a reader's READ of one record of a page whose map it knows.
     pub(super) fn absorb_record(
         &mut self,
         shared: &Shared,
