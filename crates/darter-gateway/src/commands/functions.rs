@@ -1,6 +1,7 @@
 //! `FUNCTION` and `FCALL`: libraries of functions, which all gateways of the pool share.
 
-use super::scripting::{in_transaction, invocation, invoke, is_read_only, kill};
+use super::evaluation::{in_transaction, invocation, invoke, is_read_only, kill};
+use super::transactions::run_from_script;
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::fault::Fault;
 use crate::glob::Glob;
@@ -140,11 +141,12 @@ async fn load(call: &mut Call<'_>) -> Result<(), Fault> {
         if directory.contains_key(&name) && !replaces {
             return Err(Fault::said(format!("ERR Library '{name}' already exists")));
         }
-        let functions = match lua::run(call, Task::Load(Arc::new(body(text).to_vec()))).await? {
-            Outcome::Loaded(functions) => functions,
-            Outcome::Failed(text) => return Err(Fault::said(text)),
-            Outcome::Replied(_) | Outcome::Stopped(_) => Vec::new(),
-        };
+        let functions =
+            match lua::run(call, Task::Load(Arc::new(body(text).to_vec())), run_from_script).await? {
+                Outcome::Loaded(functions) => functions,
+                Outcome::Failed(text) => return Err(Fault::said(text)),
+                Outcome::Replied(_) | Outcome::Stopped(_) => Vec::new(),
+            };
         if functions.is_empty() {
             return Err(Fault::said("ERR No functions registered"));
         }

@@ -5,6 +5,8 @@ mod config;
 mod connection;
 mod description;
 mod elements;
+#[cfg(feature = "scripts")]
+mod evaluation;
 mod expiry;
 #[cfg(feature = "scripts")]
 mod functions;
@@ -28,8 +30,6 @@ mod transactions;
 
 #[cfg(feature = "scripts")]
 pub(super) use scripting::runs_scripts;
-#[cfg(feature = "scripts")]
-pub(super) use transactions::run_from_script;
 
 use super::call::{Call, cut, shown, wrong_arity};
 use super::fault::Fault;

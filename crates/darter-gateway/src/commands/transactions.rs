@@ -272,7 +272,7 @@ async fn run_one(id: CommandId, call: &mut Call<'_>) -> Result<(), Fault> {
 
 /// Runs a command that a script calls, in the transaction of the script.
 #[cfg(feature = "scripts")]
-pub(crate) async fn run_from_script(call: &mut Call<'_>, is_read_only: bool) -> Result<(), Fault> {
+pub(super) async fn run_from_script(call: &mut Call<'_>, is_read_only: bool) -> Result<(), Fault> {
     let refused = match Command::named(call.args.get(0)) {
         None => "ERR Unknown Redis command called from script",
         Some(command) if !command.takes(call.args.len()) => {

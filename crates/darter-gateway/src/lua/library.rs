@@ -4,7 +4,6 @@
 //! `prelude.lua` replaces it with the string or the table that Redis would have raised
 //! ([`caught`]).
 
-use super::replies::error_table;
 use mlua::{LightUserData, Lua, LuaString, MultiValue, Table, Value};
 
 /// The error of a function.
@@ -25,6 +24,19 @@ pub(super) enum Trouble {
 struct Raised {
     text: Vec<u8>,
     is_table: bool,
+}
+
+/// Returns the table for an error that begins with its code, and with a minus sign if the code is
+/// not `ERR`.
+pub(super) fn error_table(lua: &Lua, text: &[u8]) -> mlua::Result<Table> {
+    let text = match text.strip_prefix(b"-") {
+        Some(coded) if coded.contains(&b' ') => coded.to_vec(),
+        Some(text) => [b"ERR ", text].concat(),
+        None => [b"ERR ", text].concat(),
+    };
+    let table = lua.create_table()?;
+    table.raw_set("err", lua.create_string(text.trim_ascii_end())?)?;
+    Ok(table)
 }
 
 /// Returns the value that a script gets for an error that it has caught.

@@ -1,9 +1,11 @@
 //! A Lua state for one run of a script, and the functions that scripts call.
 
-use super::library::{Answer, Library, Trouble, as_number, bad_argument, caught, integer, number, string};
-use super::replies::{Unwritten, Writer, error_table, single, to_lua};
-use super::run::{Ask, Invocation};
-use super::{Control, Stop, Words, bits, cache, json, msgpack, numbers, pack};
+use super::library::{
+    Answer, Library, Trouble, as_number, bad_argument, caught, error_table, integer, number, string,
+};
+use super::replies::{Unwritten, Writer, single, to_lua};
+use super::task::{Ask, Invocation, Link, Loaded, Outcome, Task};
+use super::{Stop, Words, bits, cache, json, msgpack, numbers, pack};
 use crate::REDIS_VERSION;
 use crate::reply::Reply;
 use darter_fabric::wire::Outbox;
@@ -12,8 +14,7 @@ use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, StdLib, Table, Va
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::{Arc, OnceLock, mpsc};
-use tokio::sync::mpsc::UnboundedSender;
+use std::sync::{Arc, OnceLock};
 
 /// Instructions of Lua between two checks whether the script must stop.
 const CHECK_INTERVAL: u32 = 10_000;
@@ -22,47 +23,6 @@ const SCRIPT: &str = "@user_script";
 const FUNCTION: &str = "@user_function";
 /// The name of `prelude.lua`.
 const PRELUDE: &str = "=prelude";
-
-/// The work of a thread.
-pub(crate) enum Task {
-    /// Compiles a script.
-    Compile(Arc<Vec<u8>>),
-    /// Runs the code of a library, which registers functions.
-    Load(Arc<Vec<u8>>),
-    /// Runs a script or a function.
-    Call(Arc<Invocation>),
-}
-
-/// The end of a thread's work.
-pub(crate) enum Outcome {
-    /// A reply in the client's protocol.
-    Replied(Vec<u8>),
-    /// The text of an error that begins with its code.
-    Failed(String),
-    /// The registered functions.
-    Loaded(Vec<Loaded>),
-    /// The script was stopped.
-    Stopped(Stop),
-}
-
-/// A function that a library has registered.
-#[derive(Clone, Debug)]
-pub(crate) struct Loaded {
-    pub(crate) name: String,
-    pub(crate) description: Option<String>,
-    pub(crate) flags: Vec<String>,
-}
-
-/// The connection of a thread to the client's task.
-pub(super) struct Link {
-    pub(super) control: Arc<Control>,
-    pub(super) asks: UnboundedSender<Ask>,
-    pub(super) answers: mpsc::Receiver<Vec<u8>>,
-    /// Most bytes of Lua's memory, and of the reply of a command.
-    pub(super) memory_max: usize,
-    /// Most bytes of the script's reply.
-    pub(super) reply_bytes_max: usize,
-}
 
 /// The state that the functions of a script share.
 #[derive(Default)]

@@ -22,11 +22,13 @@ mod numbers;
 mod pack;
 mod replies;
 mod run;
+mod task;
 mod words;
 
 pub(super) use cache::{Flags, Script, digest};
-pub(super) use machine::{COMPILE_ERROR, Loaded, Outcome, Task, wrong_name};
-pub(super) use run::{Invocation, run};
+pub(super) use machine::{COMPILE_ERROR, wrong_name};
+pub(super) use run::run;
+pub(super) use task::{Invocation, Loaded, Outcome, Task};
 pub(super) use words::Words;
 
 use crate::options::GatewayOptions;

@@ -1,6 +1,6 @@
 //! Replies of commands as Lua values, and values of scripts as replies, as Redis converts them.
 
-use super::library::{as_number, shape};
+use super::library::{as_number, error_table, shape};
 use super::numbers::truncated;
 use crate::reply::Reply;
 use mlua::{Lua, Table, Value};
@@ -25,19 +25,6 @@ pub(super) fn single(lua: &Lua, name: &str, value: Value) -> mlua::Result<Value>
     let table = lua.create_table()?;
     table.raw_set(name, value)?;
     Ok(Value::Table(table))
-}
-
-/// Returns the table for an error that begins with its code, and with a minus sign if the code is
-/// not `ERR`.
-pub(super) fn error_table(lua: &Lua, text: &[u8]) -> mlua::Result<Table> {
-    let text = match text.strip_prefix(b"-") {
-        Some(coded) if coded.contains(&b' ') => coded.to_vec(),
-        Some(text) => [b"ERR ", text].concat(),
-        None => [b"ERR ", text].concat(),
-    };
-    let table = lua.create_table()?;
-    table.raw_set("err", lua.create_string(text.trim_ascii_end())?)?;
-    Ok(table)
 }
 
 /// Converts the next reply of a command.

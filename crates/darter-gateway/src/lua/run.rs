@@ -1,10 +1,10 @@
 //! How a client's task runs a script: starts a thread's work, executes the commands that the script
 //! calls, and gets the reply.
 
-use super::machine::{Link, Machine, Outcome, Task};
-use super::{Slot, Stop, Words};
+use super::machine::Machine;
+use super::task::{Ask, Link, Outcome, Task};
+use super::{Stop, Words};
 use crate::call::Call;
-use crate::commands;
 use crate::fault::Fault;
 use crate::reply::Reply;
 use darter_fabric::wire::Outbox;
@@ -22,35 +22,16 @@ thread_local! {
     static SPARE: RefCell<Option<Machine>> = const { RefCell::new(None) };
 }
 
-/// A call of a script or a function.
-#[derive(Debug)]
-pub(crate) struct Invocation {
-    /// The digest of the script, or the name of the function.
-    pub(crate) name: String,
-    /// The code of the script, or of the function's library.
-    pub(crate) code: Arc<Vec<u8>>,
-    pub(crate) is_function: bool,
-    pub(crate) keys: Vec<Vec<u8>>,
-    pub(crate) arguments: Vec<Vec<u8>>,
-    /// The client uses RESP3.
-    pub(crate) is_resp3: bool,
-    /// Commands that write are refused.
-    pub(crate) is_read_only: bool,
-}
-
-/// A message of a script's thread to the client's task.
-pub(super) enum Ask {
-    /// To execute a command, with a reply in RESP3 or RESP2.
-    Command(Words, bool),
-    /// To continue: the work has ended, and the thread is free.
-    Ended(Outcome, Slot),
-}
-
-/// Does a thread's work, and executes the commands that it calls.
+/// Does a thread's work, and executes the commands that it calls by `command`, which refuses those
+/// that write if its second argument is true.
 ///
 /// # Errors
 /// The store's errors, and those of a script that was stopped: its transaction must be discarded.
-pub(crate) async fn run(call: &mut Call<'_>, task: Task) -> Result<Outcome, Fault> {
+pub(crate) async fn run(
+    call: &mut Call<'_>,
+    task: Task,
+    command: impl AsyncFn(&mut Call<'_>, bool) -> Result<(), Fault>,
+) -> Result<Outcome, Fault> {
     let shared = call.shared;
     let Some(slot) = call.client.slot.take() else {
         return Err(Fault::said(
@@ -88,7 +69,7 @@ pub(crate) async fn run(call: &mut Call<'_>, task: Task) -> Result<Outcome, Faul
     loop {
         match tokio::time::timeout_at(end, asked.recv()).await {
             Ok(Some(Ask::Command(words, is_resp3))) => {
-                let reply = execute(call, &words, is_resp3, is_read_only).await?;
+                let reply = execute(call, &words, is_resp3, is_read_only, &command).await?;
                 // A thread that has ended needs no answer.
                 let _ = answer.send(reply);
             }
@@ -130,11 +111,12 @@ async fn execute(
     words: &Words,
     is_resp3: bool,
     is_read_only: bool,
+    command: impl AsyncFn(&mut Call<'_>, bool) -> Result<(), Fault>,
 ) -> Result<Vec<u8>, Fault> {
     let mut out = Outbox::default();
     let Call { keys, client, shared, .. } = call;
     let reply = Reply::new(&mut out, is_resp3);
     let mut inner = Call { args: words.arguments(), keys, reply, client, shared };
-    commands::run_from_script(&mut inner, is_read_only).await?;
+    command(&mut inner, is_read_only).await?;
     Ok(out.into_bytes())
 }
