@@ -157,6 +157,6 @@ fn explain(history: &[Transaction], graph: &Graph, cycle: &[EdgeIndex]) -> Strin
             Edge::Rt => writeln!(text, "it ended before T{to} began (real time)"),
         };
     }
-    text.push_str("  so there is no order of these transactions");
+    text.push_str("  so these transactions have no order");
     text
 }

@@ -78,7 +78,7 @@ pub struct Transaction {
 pub enum Anomaly {
     /// A read returned an element that no transaction appended, or one element twice.
     Garbage,
-    /// A read contradicts an earlier step of its own transaction.
+    /// A read contradicts an earlier step of the same transaction.
     Internal,
     /// Two reads of a list disagree about its order.
     IncompatibleOrder,

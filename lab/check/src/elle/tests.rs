@@ -120,7 +120,7 @@ fn a_cycle_is_explained() {
            T1, client 1, from 1 to 9: read 1: [1]; read 2: [];\n  \
            T0 comes before T1: T1 read what it appended to list 1 (wr)\n  \
            T1 comes before T0: it read list 2 without the element of T0 (rw)\n  \
-           so there is no order of these transactions"
+           so these transactions have no order"
     );
 }
 
