@@ -81,7 +81,8 @@ async fn read<S: Subject>(
                 recorder.history.push(Operation { client, key, action, invoked, returned: None });
                 recorder.history.len() - 1
             };
-            let (bytes, seen) = read_key::<S>(index, own, &scenario.hot[key], value.is_multiple_of(2)).await?;
+            let (bytes, seen) =
+                read_key::<S>(index, own, &scenario.hot[key], value.is_multiple_of(2)).await?;
             let mut recorder = recorder.borrow_mut();
             let returned = recorder.tick();
             let number = bytes.as_ref().map(|bytes| scenario.number(bytes));
