@@ -23,9 +23,9 @@ pub(super) type Graph = DiGraph<(), Edge>;
 /// Returns the graph of the committed transactions of a history. All others have no edges.
 pub(super) fn graph(history: &[Transaction], versions: &Versions<'_>) -> Graph {
     let mut graph = Graph::new();
-    history.iter().for_each(|_| {
+    for _ in history {
         graph.add_node(());
-    });
+    }
     for (&list, known) in &versions.lists {
         add_list(&mut graph, versions, list, known);
     }

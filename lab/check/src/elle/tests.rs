@@ -33,7 +33,7 @@ fn aborted(mut one: Transaction) -> Transaction {
 fn finds(history: &[Transaction], expected: &[Anomaly]) {
     let findings = check(history);
     let found: Vec<Anomaly> = findings.iter().map(|finding| finding.anomaly).collect();
-    let text: String = findings.iter().map(|finding| format!("{finding}\n")).collect();
+    let text = findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
     assert_eq!(found, expected, "{text}");
 }
 

@@ -3,6 +3,7 @@
 
 use super::{Anomaly, End, Finding, Step, Transaction};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Write as _;
 
 /// A committed transaction's view of a list, without its own elements.
 pub(super) struct View {
@@ -70,7 +71,7 @@ impl<'h> Versions<'h> {
                     self.find(
                         Anomaly::Garbage,
                         vec![at],
-                        format!("{element} is appended to list {list} twice"),
+                        &format!("{element} is appended to list {list} twice"),
                     );
                 }
                 if let Some(earlier) = last.insert(list, element)
@@ -93,7 +94,7 @@ impl<'h> Versions<'h> {
                     let mine = own.get(list).map_or(&[][..], Vec::as_slice);
                     let Some(others) = elements.strip_suffix(mine) else {
                         let what = format!("list {list} must end with {mine:?}, its own elements");
-                        self.find(Anomaly::Internal, vec![at], what);
+                        self.find(Anomaly::Internal, vec![at], &what);
                         continue;
                     };
                     match first.get(list) {
@@ -102,7 +103,7 @@ impl<'h> Versions<'h> {
                         }
                         Some(before) if *before != others => {
                             let what = format!("it reads list {list} as {before:?}, then as {others:?}");
-                            self.find(Anomaly::Internal, vec![at], what);
+                            self.find(Anomaly::Internal, vec![at], &what);
                         }
                         Some(_) => {}
                     }
@@ -120,20 +121,20 @@ impl<'h> Versions<'h> {
             let writer = self.writers.get(&(list, element)).copied();
             let Some((writer, has_more)) = writer.filter(|_| seen.insert(element)) else {
                 let what = format!("list {list} holds {element}, which was not appended, or twice");
-                self.find(Anomaly::Garbage, vec![at], what);
+                self.find(Anomaly::Garbage, vec![at], &what);
                 return;
             };
             match self.history[writer].end {
                 End::Aborted(_) => {
                     let what = format!("list {list} holds {element} of an aborted transaction");
-                    self.find(Anomaly::G1a, vec![writer, at], what);
+                    self.find(Anomaly::G1a, vec![writer, at], &what);
                 }
                 End::Unknown => self.is_committed[writer] = true,
                 End::Committed(_) => {}
             }
             if has_more && place + 1 == elements.len() && writer != at {
                 let what = format!("list {list} ends with {element}, after which its writer appended more");
-                self.find(Anomaly::G1b, vec![writer, at], what);
+                self.find(Anomaly::G1b, vec![writer, at], &what);
             }
         }
         let known = self.lists.entry(list).or_default();
@@ -147,7 +148,7 @@ impl<'h> Versions<'h> {
             known.views.push(View { transaction: at, length: elements.len(), appends });
         } else {
             let what = format!("list {list} is {elements:?} in one read and {:?} in another", known.order);
-            self.find(Anomaly::IncompatibleOrder, vec![at], what);
+            self.find(Anomaly::IncompatibleOrder, vec![at], &what);
         }
     }
 
@@ -179,16 +180,16 @@ impl<'h> Versions<'h> {
             }
         }
         for (transactions, what) in lost {
-            self.find(Anomaly::LostUpdate, transactions, what);
+            self.find(Anomaly::LostUpdate, transactions, &what);
         }
     }
 
-    fn find(&mut self, anomaly: Anomaly, transactions: Vec<usize>, what: String) {
+    fn find(&mut self, anomaly: Anomaly, transactions: Vec<usize>, what: &str) {
         let mut explanation = String::new();
         for &at in &transactions {
-            explanation.push_str(&format!("  T{at}, {}\n", self.history[at]));
+            let _ = writeln!(explanation, "  T{at}, {}", self.history[at]);
         }
-        explanation.push_str(&format!("  {what}"));
+        let _ = write!(explanation, "  {what}");
         self.findings.push(Finding { anomaly, transactions, explanation });
     }
 }

@@ -2,8 +2,8 @@
 //! counts.
 
 use super::keys::{UNKNOWN_VALUE, value_length};
+use super::ledger::{LISTS, MONEY, list};
 use super::log::{Call, Refusal};
-use super::transactions::{LISTS, MONEY, list};
 use crate::elle;
 use crate::history::{Action, Operation, Outcome};
 

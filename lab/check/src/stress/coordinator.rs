@@ -5,10 +5,10 @@ use super::collect::Collected;
 use super::fleet::{Failed, Fleet};
 use super::judge::{self, PoolJudgement, check_pool, read_all};
 use super::keys::{KEYS_MAX, KeySet};
+use super::ledger::{self, LISTS, MONEY};
 use super::log_reader::LogSet;
 use super::repairer::{Repairs, next_in, repair_often};
 use super::tally::WorkerCounts;
-use super::transactions::{self, LISTS, MONEY};
 use super::worker::{THREADS_MAX, WorkerConfig, last_words};
 use super::{
     EVENTS_MIN, Environment, Launch, Progress, Report, Site, StressConfig, StressError, SubjectKind, Verdict,
@@ -294,7 +294,7 @@ impl Run<'_> {
     /// Lets workers work, disturbed, until the round is over and they have ended.
     fn round(&mut self) -> Result<Collected, StressError> {
         if self.config.transactions {
-            transactions::begin(&self.pool.open()?)?;
+            ledger::begin(&self.pool.open()?)?;
         }
         let stop = AtomicBool::new(false);
         let repairs = Mutex::new(Repairs::default());
@@ -518,7 +518,7 @@ impl Run<'_> {
         if self.report.verdict() == Verdict::Linearizable {
             self.remove_logs()?;
             if self.config.transactions {
-                transactions::clear(&self.pool.open()?)?;
+                ledger::clear(&self.pool.open()?)?;
             }
         }
         Ok(state.values)
@@ -526,7 +526,7 @@ impl Run<'_> {
 
     /// Checks the transactions of a round; returns the number of their keys.
     fn judge_transactions(&mut self, store: &Store, collected: &mut Collected) -> Result<u64, StressError> {
-        let found = transactions::read_all(store)?;
+        let found = ledger::read_all(store)?;
         self.report.findings.append(&mut collected.wrong_sums);
         if found.money != MONEY {
             let what = format!("the accounts hold {} after the round, instead of {MONEY}", found.money);

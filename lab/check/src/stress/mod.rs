@@ -27,7 +27,7 @@
 //! random, also within batches, and the coordinator can stop single threads of them
 //! ([`thread_stop`]). Workers count such events themselves ([`tally`]).
 //!
-//! With `transactions`, some operations are transactions on separate keys (`transactions.rs`),
+//! With `transactions`, some operations are transactions on separate keys (`ledger.rs`),
 //! whose history [`elle`](crate::elle) checks.
 //!
 //! A seed determines the workers' operations and the coordinator's strikes, but not how the system
@@ -42,6 +42,7 @@ mod error;
 mod fleet;
 pub mod judge;
 pub mod keys;
+mod ledger;
 pub mod log;
 pub mod log_reader;
 mod network;
@@ -50,7 +51,6 @@ pub mod replicas;
 mod subject;
 pub mod tally;
 pub mod thread_stop;
-mod transactions;
 pub mod worker;
 
 pub use error::StressError;

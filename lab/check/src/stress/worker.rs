@@ -5,12 +5,14 @@
 //! shared clock, so that all meet there. Phases with more stores alternate with phases with more
 //! removals, so that nodes grow, split, switch type and collapse while others are in them.
 
+mod transactions;
+
 use super::clock::now_ns;
 use super::keys::{KeySet, LARGE_VALUE, UNKNOWN_VALUE, value_bytes, value_number};
+use super::ledger;
 use super::log::{Call, Entry, LogWriter, Refusal};
 use super::tally::Tally;
 use super::thread_stop::{self, SPARED};
-use super::transactions;
 use super::{Site, StressError};
 use crate::dice::{Dice, mix};
 use crate::history::Outcome;
@@ -233,7 +235,7 @@ fn work(store: &Store, clients: &mut [Client<'_>], stop: &AtomicBool) -> Result<
 
 /// The state of a client after an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+enum Step {
     /// It may continue.
     Done,
     /// It must reopen the pool.
@@ -241,11 +243,11 @@ pub(super) enum Step {
 }
 
 /// The work of one thread.
-pub(super) struct Client<'k> {
+struct Client<'k> {
     id: u32,
     keys: &'k KeySet,
-    pub(super) log: LogWriter,
-    pub(super) dice: Dice,
+    log: LogWriter,
+    dice: Dice,
     /// The last value it saw under each key, which a conditional write expects.
     seen: Vec<Option<u64>>,
     written: u32,
@@ -255,7 +257,7 @@ pub(super) struct Client<'k> {
 
 /// The sessions of a client: for single operations, and for transactions.
 fn sessions(store: &Store) -> Result<(Session, Session), Error> {
-    Ok((store.session()?, transactions::session(store)?))
+    Ok((store.session()?, ledger::session(store)?))
 }
 
 impl Client<'_> {
@@ -313,7 +315,7 @@ impl Client<'_> {
     }
 
     /// Returns a value that no other write ever uses.
-    pub(super) fn fresh_value(&mut self) -> u64 {
+    fn fresh_value(&mut self) -> u64 {
         self.written += 1;
         let large = if self.large_values { LARGE_VALUE } else { 0 };
         large | u64::from(self.id) << COUNTER_BITS | u64::from(self.written)
@@ -442,7 +444,7 @@ impl Client<'_> {
     }
 
     /// Records that the operation has ended with an error, and returns how to continue.
-    pub(super) fn fail(&mut self, key: u32, error: Error) -> Result<Step, StressError> {
+    fn fail(&mut self, key: u32, error: Error) -> Result<Step, StressError> {
         let refusal = refusal(&error);
         self.log.end(key, Entry::Failed(refusal))?;
         match refusal {
