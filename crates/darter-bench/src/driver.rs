@@ -104,7 +104,7 @@ pub fn bulk_load<T: Target>(
 ) -> Result<(), BenchError> {
     let mut values = Values::new(value_bytes, records);
     let mut done = 0_u64;
-    let keys = dataset.sorted(records).take_while(|_| !progress.is_over());
+    let keys = dataset.sorted(records).take_while(|_| !progress.should_end());
     let pairs = keys.map(move |key| {
         done += 1;
         if done.is_multiple_of(4096) {
@@ -182,7 +182,7 @@ impl<S: TargetSession> Worker<'_, S> {
         let (mut chunk, mut busy) = (Chunk::for_tasks(self.sessions.len()), Duration::ZERO);
         let mut outcome = Outcome::new(0);
         let before = self.counters();
-        while !stop.load(Ordering::Relaxed) && !phase.progress.is_over() {
+        while !stop.load(Ordering::Relaxed) && !phase.progress.should_end() {
             stream.fill(&mut chunk).ok_or_else(BenchError::no_fresh_key)?;
             if chunk.ops.is_empty() {
                 break;

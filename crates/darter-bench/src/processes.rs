@@ -195,7 +195,7 @@ fn beside_upkeep<T>(
         let upkeep = scope.spawn(|| {
             let mut kept = Ok(());
             while !is_done.load(Ordering::Relaxed) {
-                if phase.progress.is_over() {
+                if phase.progress.should_end() {
                     // They have not been reaped yet, so no other process has their numbers.
                     for process in processes {
                         let _ = kill_process(*process, Signal::KILL);

@@ -45,7 +45,7 @@ impl Progress {
 
     /// Returns whether the work should end.
     #[inline]
-    pub fn is_over(&self) -> bool {
+    pub fn should_end(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
@@ -54,7 +54,7 @@ impl Progress {
     /// # Errors
     /// Fails with [`BenchError::Interrupted`] if it should end.
     pub fn go_on(&self) -> Result<(), BenchError> {
-        if self.is_over() { Err(BenchError::Interrupted) } else { Ok(()) }
+        if self.should_end() { Err(BenchError::Interrupted) } else { Ok(()) }
     }
 }
 

@@ -86,6 +86,18 @@ struct Limits {
     /// Time in seconds after which a client is disconnected if its unread replies fill its socket
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     patience: Duration,
+    /// Maximum number of scripts that run at a time; others wait
+    #[cfg(feature = "scripts")]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    script_threads: u16,
+    /// Time in milliseconds after which a script is stopped
+    #[cfg(feature = "scripts")]
+    #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..))]
+    script_ms: u32,
+    /// Maximum size of a script's memory
+    #[cfg(feature = "scripts")]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    script_bytes: ByteSize,
     /// Time in seconds after SIGTERM for requests to finish
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     drain: Duration,
@@ -146,6 +158,12 @@ impl ServeCommand {
             output_bytes_max: bytes(self.limits.output_bytes),
             buffer_bytes_max: bytes(self.limits.buffer_bytes),
             patience: self.limits.patience,
+            #[cfg(feature = "scripts")]
+            script_threads: usize::from(self.limits.script_threads),
+            #[cfg(feature = "scripts")]
+            script_time: Duration::from_millis(self.limits.script_ms.into()),
+            #[cfg(feature = "scripts")]
+            script_bytes_max: bytes(self.limits.script_bytes),
             drain: self.limits.drain,
             allow_flush: self.allow_flush,
             expires: !self.no_expiry_walk,

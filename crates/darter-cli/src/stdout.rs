@@ -14,9 +14,9 @@ static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 // arguments that this one does not take; this one makes a system call and stores a byte.
 #[unsafe(link_section = ".init_array")]
 #[used]
-static BEFORE_MAIN: extern "C" fn() = look;
+static BEFORE_MAIN: extern "C" fn() = check_stdout;
 
-extern "C" fn look() {
+extern "C" fn check_stdout() {
     // SAFETY: the call only returns flags of the descriptor, or an error if it is closed.
     let stdout = unsafe { BorrowedFd::borrow_raw(1) };
     WAS_CLOSED.store(rustix::io::fcntl_getfd(stdout).is_err(), Ordering::Relaxed);

@@ -184,7 +184,7 @@ impl UpCommand {
         if self.durability == Durability::Log && self.dir.is_none() {
             return Err(Failure::usage("--durability log needs a directory for the logs: --dir DIR"));
         }
-        let is_there = self.dir.as_deref().map_or(Ok(false), |dir| self.prepare(dir))?;
+        let is_present = self.dir.as_deref().map_or(Ok(false), |dir| self.prepare(dir))?;
         let mut signals =
             Signals::new(ending_signals().into_iter().chain([SIGCHLD])).map_err(Failure::failed)?;
         let scheme = if self.rdma.is_some() { "rdma://" } else { "tcp://" };
@@ -193,17 +193,17 @@ impl UpCommand {
         let starting = end_while_starting(views.as_ref().map(|views| views.path().to_owned()))?;
         let (mut nodes, addresses) = match &views {
             Some(views) => self.start_groups(views.path())?,
-            None => self.start_nodes(scheme, is_there)?,
+            None => self.start_nodes(scheme, is_present)?,
         };
         let device = self.rdma.as_ref().map_or(String::new(), |device| format!("?device={device}"));
         let url = format!("{scheme}{}{device}", addresses.join(","));
         let pool: PoolUrl = url.parse().map_err(Failure::failed)?;
         let options = Store::options().tcp(TcpOptions { token, ..TcpOptions::default() });
-        let options = if is_there { options.create(false) } else { options.create(true) };
+        let options = if is_present { options.create(false) } else { options.create(true) };
         let store = self.index.open(options, &pool)?;
         complain(format_args!(
             "note: {} a pool of {}{}, {} each, {}",
-            if is_there { "opened" } else { "created" },
+            if is_present { "opened" } else { "created" },
             counted(self.memnodes.into(), "memory node"),
             if self.replicas > 1 { format!(" with {} replicas", self.replicas) } else { String::new() },
             self.size,
@@ -236,9 +236,9 @@ impl UpCommand {
     }
 
     /// Starts the memory nodes. Returns them with their addresses.
-    fn start_nodes(&self, scheme: &str, is_there: bool) -> Result<(Vec<Daemon>, Vec<String>), Failure> {
+    fn start_nodes(&self, scheme: &str, is_present: bool) -> Result<(Vec<Daemon>, Vec<String>), Failure> {
         let mut nodes = Vec::new();
-        let known = if is_there { self.known_addresses() } else { Vec::new() };
+        let known = if is_present { self.known_addresses() } else { Vec::new() };
         for at in 0..self.memnodes {
             let listen = known.get(usize::from(at)).map_or("127.0.0.1:0", String::as_str);
             nodes.push(Daemon::start("memory node", at, &self.node_arguments(at, listen))?);

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_what_is_not_there_is_refused() {
+    fn call_of_an_unknown_procedure_is_refused() {
         assert_eq!(fault(1, 1, vec![]), CallFault::Unknown);
         assert_eq!(fault(0, ECHO, vec![]), CallFault::NoServer);
         let mut endpoint = echo().endpoint().unwrap();

@@ -52,7 +52,7 @@ pub trait RemoteNodes {
     fn disown_node(&self, _node: u8) {}
 
     /// Checks, without waiting, whether absent nodes can be reached again.
-    fn look_for_absent(&self) {}
+    fn search_absent(&self) {}
 }
 
 /// The entry of a pool's directory for a node that cannot be reached.

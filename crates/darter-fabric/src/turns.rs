@@ -45,11 +45,10 @@ pub fn take<T>(most: usize, poll: impl FnOnce() -> T) -> (T, Turn) {
 }
 
 /// Runs a loop of tasks within a turn, which the tasks must not end.
-pub(crate) fn suspended<T>(run: impl FnOnce() -> T) -> T {
+pub(crate) fn suspended(run: &mut dyn FnMut()) {
     let most = MOST.replace(usize::MAX);
-    let result = run();
+    run();
     MOST.set(most);
-    result
 }
 
 /// Returns whether the thread takes turns.
@@ -89,9 +88,9 @@ pub async fn passed_over(value: &[u8]) {
 
 /// Ends the turn, if the thread takes turns.
 pub async fn end() {
-    let mut has_ended = !are_taken();
+    let mut is_over = !are_taken();
     std::future::poll_fn(|context| {
-        if std::mem::replace(&mut has_ended, true) { Poll::Ready(()) } else { poll_end(context) }
+        if std::mem::replace(&mut is_over, true) { Poll::Ready(()) } else { poll_end(context) }
     })
     .await;
 }

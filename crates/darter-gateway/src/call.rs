@@ -26,6 +26,9 @@ pub(super) struct Client {
     pub queue: Option<Box<Queue>>,
     /// The watched keys.
     pub watched: Watched,
+    /// The right to use a thread for scripts, during a command that runs scripts.
+    #[cfg(feature = "scripts")]
+    pub slot: Option<super::lua::Slot>,
 }
 
 impl Client {

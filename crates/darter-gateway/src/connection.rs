@@ -116,6 +116,8 @@ impl Connection {
                 is_closing: false,
                 queue: None,
                 watched: Watched::new(),
+                #[cfg(feature = "scripts")]
+                slot: None,
             },
             parser,
             inbox: Inbox::default(),
@@ -355,6 +357,16 @@ impl Connection {
         let mut outcome = Ok(());
         let mut done = 0;
         for number in 0..pipeline.len() {
+            let args = pipeline.arguments(number, &self.parser, self.inbox.arrived());
+            #[cfg(feature = "scripts")]
+            if commands::runs_scripts(&args, &self.client) {
+                // Others may use the session while this client waits for a thread.
+                if let Some(lease) = held.take() {
+                    worker.give_keyspace(lease);
+                }
+                self.client.slot = worker.shared.scripts.slot().await;
+                began = Instant::now();
+            }
             let lease = match held {
                 Some(lease) => lease,
                 None => held.insert(worker.keyspace().await),
@@ -362,7 +374,6 @@ impl Connection {
             if number == 0 && pipeline.len() > 1 {
                 lease.keys.prefetch(pipeline.first_arguments(self.inbox.arrived()));
             }
-            let args = pipeline.arguments(number, &self.parser, self.inbox.arrived());
             done = pipeline.end(number);
             let mut reply = Reply::new(&mut self.outbox, self.client.is_resp3);
             if let Some(bytes) = pipeline.too_long(number) {
@@ -379,6 +390,8 @@ impl Connection {
             let (keys, client) = (&mut lease.keys, &mut self.client);
             let mut call = Call { args, keys, reply, client, shared: &worker.shared };
             let command = commands::perform(&mut call).await;
+            #[cfg(feature = "scripts")]
+            drop(self.client.slot.take());
             began = worker.did(command, &args, began, &self.client.info);
             if self.outbox.waiting() > SENT_AT_ONCE {
                 outcome = self.send().and_then(|()| self.count());

@@ -95,10 +95,10 @@ impl From<Fault> for DatabaseError {
         match fault {
             Fault::Store(error) => Self::Store(error),
             // Without the error code for clients.
-            Fault::Said(Cow::Borrowed(text)) => {
+            Fault::Said(Cow::Borrowed(text)) | Fault::Ended(Cow::Borrowed(text)) => {
                 Self::Refused(text.split_once(' ').map_or(text, |(_, text)| text).into())
             }
-            Fault::Said(Cow::Owned(text)) => Self::Refused(text.into()),
+            Fault::Said(Cow::Owned(text)) | Fault::Ended(Cow::Owned(text)) => Self::Refused(text.into()),
         }
     }
 }

@@ -7,6 +7,9 @@ use std::borrow::Cow;
 pub(super) enum Fault {
     /// The client's fault: an error text in Redis's words that begins with its code.
     Said(Cow<'static, str>),
+    /// The same, but a transaction in which it occurs must not be committed.
+    #[cfg_attr(not(feature = "scripts"), expect(dead_code, reason = "scripts use it"))]
+    Ended(Cow<'static, str>),
     /// An error of the store.
     Store(darter::Error),
 }
@@ -29,10 +32,16 @@ impl Fault {
         Self::Said(text.into())
     }
 
+    /// Returns an error that ends the transaction in which it occurs.
+    #[cfg(feature = "scripts")]
+    pub(super) fn ended(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::Ended(text.into())
+    }
+
     /// Returns the text of the error reply.
     pub(super) fn text(&self) -> Cow<'_, str> {
         match self {
-            Self::Said(text) => Cow::Borrowed(text),
+            Self::Said(text) | Self::Ended(text) => Cow::Borrowed(text),
             Self::Store(error) if error.is_out_of_space() => format!("OOM {error}").into(),
             Self::Store(error) if error.is_shut_out() => format!("TRYAGAIN {error}").into(),
             Self::Store(error) => format!("ERR {error}").into(),

@@ -4,9 +4,9 @@
 //! Each worker is a thread with its own executor and a task for each of its clients (`thread.rs`,
 //! `worker.rs`, `connection.rs`). A task parses the requests that have arrived (`request.rs`),
 //! executes them one after the other (`call.rs`, `commands/`), and sends their replies together.
-//! `keyspace/` and docs/gateway.md describe how keys are stored in the index. Over a pool on this
-//! machine, a task only waits for its socket; over memory nodes, other clients are served while a
-//! request waits for its round trips.
+//! `lua/` runs scripts. `keyspace/` and docs/gateway.md describe how keys are stored in the index.
+//! Over a pool on this machine, a task only waits for its socket; over memory nodes, other clients
+//! are served while a request waits for its round trips.
 
 mod accept;
 mod call;
@@ -23,6 +23,8 @@ mod glob;
 mod hexadecimal;
 pub mod json;
 mod keyspace;
+#[cfg(feature = "scripts")]
+mod lua;
 mod number;
 mod options;
 mod pace;

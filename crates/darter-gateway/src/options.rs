@@ -37,6 +37,12 @@ pub struct GatewayOptions {
     pub slow: Duration,
     /// Most commands in the slow log.
     pub slow_entries: usize,
+    /// Most scripts that run at a time. Others wait.
+    pub script_threads: usize,
+    /// How long a script may run.
+    pub script_time: Duration,
+    /// Bytes of memory that a script may use.
+    pub script_bytes_max: usize,
     /// How long requests in progress may take after a stop was requested.
     pub drain: Duration,
 }
@@ -58,6 +64,9 @@ impl Default for GatewayOptions {
             expires: true,
             slow: Duration::from_millis(10),
             slow_entries: 128,
+            script_threads: 8,
+            script_time: Duration::from_secs(5),
+            script_bytes_max: 64 << 20,
             drain: Duration::from_secs(5),
         }
     }

@@ -110,6 +110,26 @@ impl<'o> Reply<'o> {
         self.out.bytes.extend_from_slice(if yes { b":1\r\n" } else { b":0\r\n" });
     }
 
+    /// Writes a complete reply.
+    #[cfg(feature = "scripts")]
+    pub(super) fn whole(&mut self, reply: &[u8]) {
+        self.out.bytes.extend_from_slice(reply);
+        self.out.seal_if_long();
+        turns::count(reply.len());
+    }
+
+    /// Writes true or false, which are 1 and 0 in RESP2.
+    #[cfg(feature = "scripts")]
+    pub(super) fn boolean(&mut self, yes: bool) {
+        if self.is_resp3 { self.line(b'#', if yes { b"t" } else { b"f" }) } else { self.flag(yes) }
+    }
+
+    /// Writes a number of any length.
+    #[cfg(feature = "scripts")]
+    pub(super) fn big_number(&mut self, digits: &str) {
+        if self.is_resp3 { self.line(b'(', digits.as_bytes()) } else { self.bulk(digits.as_bytes()) }
+    }
+
     /// Writes a bulk string.
     #[inline]
     pub(super) fn bulk(&mut self, text: &[u8]) {
@@ -132,13 +152,19 @@ impl<'o> Reply<'o> {
 
     /// Writes text for users.
     pub(super) fn text(&mut self, text: &str) {
+        self.verbatim("txt", text.as_bytes());
+    }
+
+    /// Writes text in a format, which three letters name.
+    pub(super) fn verbatim(&mut self, format: &str, text: &[u8]) {
         if self.is_resp3 {
             self.counted(b'=', text.len() + 4);
-            self.out.bytes.extend_from_slice(b"txt:");
-            self.out.bytes.extend_from_slice(text.as_bytes());
+            let format = format.bytes().chain(*b"   ").take(3);
+            self.out.bytes.extend(format.chain(*b":"));
+            self.out.bytes.extend_from_slice(text);
             self.out.bytes.extend_from_slice(b"\r\n");
         } else {
-            self.bulk(text.as_bytes());
+            self.bulk(text);
         }
     }
 

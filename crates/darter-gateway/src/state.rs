@@ -2,6 +2,8 @@
 
 use super::clients::Clients;
 use super::fault::Fault;
+#[cfg(feature = "scripts")]
+use super::lua::Scripts;
 use super::options::GatewayOptions;
 use super::request::BULK_BYTES_MAX;
 use super::slow::SlowLog;
@@ -30,6 +32,8 @@ pub(super) struct GatewayState {
     /// By thread.
     pub(super) threads: Vec<Arc<ThreadCounts>>,
     pub(super) slow: SlowLog,
+    #[cfg(feature = "scripts")]
+    pub(super) scripts: Scripts,
     base: Mutex<Baseline>,
     log: Mutex<LogLimiter<LogLine>>,
     pub(super) since: Instant,
@@ -113,6 +117,8 @@ impl GatewayState {
         Self {
             threads,
             slow: SlowLog::new(options.slow, options.slow_entries),
+            #[cfg(feature = "scripts")]
+            scripts: Scripts::new(&options),
             base: Mutex::default(),
             log: Mutex::new(LogLimiter::new(Instant::now())),
             argument_bytes_max: value_bytes_max(&store).min(BULK_BYTES_MAX),

@@ -197,9 +197,9 @@ impl Counts {
     /// Counts an error reply.
     pub(super) fn note(&self, fault: &Fault) {
         let kind = match fault {
-            Fault::Said(_) => 0,
             Fault::Store(error) if error.is_out_of_space() => 1,
             Fault::Store(_) => 2,
+            Fault::Said(_) | Fault::Ended(_) => 0,
         };
         self.errors[kind].fetch_add(1, Ordering::Relaxed);
         let text = fault.text();

@@ -47,6 +47,13 @@ pub(super) static SUBCOMMANDS: &[Subcommand] = &[
     of(CommandId::Config, "config|resetstat", 2),
     of(CommandId::Config, "config|rewrite", 2),
     of(CommandId::Config, "config|set", -4),
+    of(CommandId::Function, "function|delete", 3),
+    of(CommandId::Function, "function|flush", -2),
+    of(CommandId::Function, "function|help", 2),
+    of(CommandId::Function, "function|kill", 2),
+    of(CommandId::Function, "function|list", -2),
+    of(CommandId::Function, "function|load", -3),
+    of(CommandId::Function, "function|stats", 2),
     of(CommandId::Memory, "memory|help", 2),
     of_a_key(CommandId::Memory, "memory|usage", -3),
     of_a_key(CommandId::Object, "object|encoding", 3),
@@ -54,6 +61,11 @@ pub(super) static SUBCOMMANDS: &[Subcommand] = &[
     of(CommandId::Object, "object|help", 2),
     of_a_key(CommandId::Object, "object|idletime", 3),
     of_a_key(CommandId::Object, "object|refcount", 3),
+    of(CommandId::Script, "script|exists", -3),
+    of(CommandId::Script, "script|flush", -2),
+    of(CommandId::Script, "script|help", 2),
+    of(CommandId::Script, "script|kill", 2),
+    of(CommandId::Script, "script|load", 3),
     of(CommandId::Slowlog, "slowlog|get", -2),
     of(CommandId::Slowlog, "slowlog|help", 2),
     of(CommandId::Slowlog, "slowlog|len", 2),
@@ -77,8 +89,13 @@ impl Subcommand {
 
     /// Returns whether a command has subcommands.
     pub(super) fn has(command: &Command) -> bool {
-        use CommandId::{Client, Command as CommandOfCommands, Config, Memory, Object, Slowlog};
-        matches!(command.id, Client | CommandOfCommands | Config | Memory | Object | Slowlog)
+        use CommandId::{
+            Client, Command as CommandOfCommands, Config, Function, Memory, Object, Script, Slowlog,
+        };
+        matches!(
+            command.id,
+            Client | CommandOfCommands | Config | Function | Memory | Object | Script | Slowlog
+        )
     }
 
     /// Returns the name without the command's name.

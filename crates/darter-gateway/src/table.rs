@@ -251,6 +251,24 @@ macro_rules! for_each_command {
                     "Lets the next EXEC execute nothing if a key has changed by then",
                     "through every gateway; compares values; takes time linear in the number of elements; refused over DART";
             }
+            "scripting" {
+                Eval "eval" -3 [noscript stale skip_monitor movablekeys] (0 0 0) "2.6.0" => scripting::run(call, CommandId::Eval).await,
+                    "Runs a Lua script", "one transaction: at one moment, for all clients of all gateways; run again after a conflict; refused over DART";
+                EvalRo "eval_ro" -3 [readonly noscript stale skip_monitor movablekeys] (0 0 0) "7.0.0" => scripting::run(call, CommandId::EvalRo).await,
+                    "As EVAL, for scripts that do not write", "as EVAL";
+                Evalsha "evalsha" -3 [noscript stale skip_monitor movablekeys] (0 0 0) "2.6.0" => scripting::run(call, CommandId::Evalsha).await,
+                    "Runs a script by its digest", "as EVAL; each gateway has its own scripts";
+                EvalshaRo "evalsha_ro" -3 [readonly noscript stale skip_monitor movablekeys] (0 0 0) "7.0.0" => scripting::run(call, CommandId::EvalshaRo).await,
+                    "As EVALSHA, for scripts that do not write", "as EVALSHA";
+                Fcall "fcall" -3 [noscript stale skip_monitor movablekeys] (0 0 0) "7.0.0" => scripting::run(call, CommandId::Fcall).await,
+                    "Calls a function", "as EVAL; all gateways have the same functions";
+                FcallRo "fcall_ro" -3 [readonly noscript stale skip_monitor movablekeys] (0 0 0) "7.0.0" => scripting::run(call, CommandId::FcallRo).await,
+                    "As FCALL, for functions that do not write", "as FCALL";
+                Function "function" -2 [noscript] (0 0 0) "7.0.0" => scripting::run(call, CommandId::Function).await,
+                    "LOAD, DELETE, FLUSH, LIST: the libraries of functions, which all gateways share; KILL, STATS: those that this gateway runs", "atomic";
+                Script "script" -2 [noscript] (0 0 0) "2.6.0" => scripting::run(call, CommandId::Script).await,
+                    "LOAD, EXISTS, FLUSH, KILL", "this gateway's scripts";
+            }
             "connection" {
                 Auth "auth" -2 [noscript loading stale fast no_auth] (0 0 0) "1.0.0" => connection::auth(call),
                     "Authenticates the connection; the user is `default`", "";

@@ -35,7 +35,10 @@ pub(super) fn serve(
     mut given: mpsc::UnboundedReceiver<Accepted>,
     number: usize,
 ) -> Result<(), GatewayError> {
-    let runtime = Builder::new_current_thread().enable_io().enable_time().build();
+    let mut builder = Builder::new_current_thread();
+    #[cfg(feature = "scripts")]
+    builder.thread_name("darter-scripts").thread_stack_size(super::lua::STACK_BYTES);
+    let runtime = builder.enable_io().enable_time().build();
     let runtime = runtime.map_err(system("start an executor"))?;
     let expires = number == 0 && shared.options.expires;
     let worker = Rc::new(Worker::new(shared, number));
@@ -54,6 +57,9 @@ pub(super) fn serve(
             admit(&worker, socket, &info);
         }
     });
+    drop(tasks);
+    // A script that cannot be stopped does not delay the end.
+    runtime.shutdown_background();
     Ok(())
 }
 

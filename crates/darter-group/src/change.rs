@@ -106,7 +106,7 @@ impl<M: Memory> Replica<M> {
         let silent = now.saturating_sub(self.heard);
         let looked = self.looked.map_or(silent, |when| now.saturating_sub(when));
         if silent >= self.options.patience && looked >= self.options.patience {
-            self.look(now);
+            self.request_view(now);
             let is_out = |view: &&Arc<View>| !view.backups.contains(&self.me) && !self.leaves;
             if let Some(view) = self.view.as_ref().filter(is_out) {
                 self.send(view.primary, Message::Join);

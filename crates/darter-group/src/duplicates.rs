@@ -61,8 +61,8 @@ impl Duplicates {
     /// to this frame.
     pub(super) fn kept(&self, frame: &FrameId) -> usize {
         let channel = self.channels.get(&(frame.session, frame.channel));
-        let is_over = |(id, ..): &(u64, u64, Arc<[u8]>)| *id <= frame.answered;
-        channel.map_or(0, |channel| channel.frames.len() - channel.frames.partition_point(is_over))
+        let has_ended = |(id, ..): &(u64, u64, Arc<[u8]>)| *id <= frame.answered;
+        channel.map_or(0, |channel| channel.frames.len() - channel.frames.partition_point(has_ended))
     }
 
     pub(super) fn executed(&mut self, frame: &FrameId, lsn: u64, results: Arc<[u8]>) {

@@ -84,7 +84,7 @@ impl<M: Memory> Replica<M> {
                 replica.is_sound = true;
                 replica.adopt(&view, now);
             }
-            Start::Empty => replica.look(now),
+            Start::Empty => replica.request_view(now),
             Start::Kept(kept) => {
                 let Kept { id, view, beside, log, told } = *kept;
                 let was_alone = view.primary == id && view.backups.is_empty();
@@ -93,7 +93,7 @@ impl<M: Memory> Replica<M> {
                     (replica.view, replica.beside, replica.log, replica.told) =
                         (Some(view), beside, log, told);
                 }
-                replica.look(now);
+                replica.request_view(now);
             }
         }
         replica
@@ -226,7 +226,7 @@ impl<M: Memory> Replica<M> {
     }
 
     /// Requests the current view from the store.
-    pub(super) fn look(&mut self, now: Duration) {
+    pub(super) fn request_view(&mut self, now: Duration) {
         self.looked = Some(now);
         self.out.push(Output::Store(StoreRequest::Read));
     }

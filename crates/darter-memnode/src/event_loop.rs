@@ -134,8 +134,8 @@ impl<'s> EventLoop<'s> {
                 drained_by = Some(now + self.service.options.drain);
                 self.begin_to_drain(endpoint);
             }
-            let is_over = drained_by.is_some_and(|end| now >= end || self.peers.is_empty());
-            if is_over || stop.is_urgent() {
+            let has_ended = drained_by.is_some_and(|end| now >= end || self.peers.is_empty());
+            if has_ended || stop.is_urgent() {
                 break;
             }
             if self.service.waits_for_disk() {
@@ -199,7 +199,7 @@ impl<'s> EventLoop<'s> {
     /// failed.
     fn release(&mut self, endpoint: &mut LocalEndpoint) {
         let Some(journal) = &mut self.service.journal else { return };
-        let is_further = journal.look();
+        let is_further = journal.advance();
         let failure = journal.failure();
         if !is_further && failure.is_none() {
             return;
@@ -423,7 +423,7 @@ impl<'s> EventLoop<'s> {
             self.is_paused = self.watch_for(listener, LISTENER, (true, false)).is_err();
         }
         self.service.log.tick(self.service.now);
-        self.service.metrics.looked(self.service.now);
+        self.service.metrics.swept(self.service.now);
     }
 
     /// Accepts the connections that are waiting now and no later ones, and serves every connection

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_answer_the_same_requests() {
+    fn refusals_reply_to_the_same_requests() {
         let (mut held, mut output) = (HeldReplies::default(), Vec::new());
         for id in [7, 8] {
             output.extend(reply(id));

@@ -116,7 +116,7 @@ pub struct MemNodeMetrics {
     pub(crate) buffer_bytes: Counter,
     pub(crate) is_draining: Counter,
     /// Milliseconds from the start to the last iteration of the sweep.
-    looked_ms: Counter,
+    swept_ms: Counter,
     /// The log's counters, if one is kept.
     pub(crate) log: Option<Arc<LogMetrics>>,
     /// The memory group's counters, if the node is a replica.
@@ -184,7 +184,7 @@ impl MemNodeMetrics {
             waiting_bytes: Counter::default(),
             buffer_bytes: Counter::default(),
             is_draining: Counter::default(),
-            looked_ms: Counter::default(),
+            swept_ms: Counter::default(),
         }
     }
 
@@ -205,8 +205,8 @@ impl MemNodeMetrics {
     }
 
     /// Records when the serving thread last swept.
-    pub(crate) fn looked(&self, now: Instant) {
-        self.looked_ms.set(millis(now.saturating_duration_since(self.began)));
+    pub(crate) fn swept(&self, now: Instant) {
+        self.swept_ms.set(millis(now.saturating_duration_since(self.began)));
     }
 
     /// Returns the time since the node started.
@@ -220,7 +220,7 @@ impl MemNodeMetrics {
             Health::Draining
         } else if self.log.as_ref().is_some_and(|log| log.has_failed.get() != 0) {
             Health::LogFailed
-        } else if millis(self.uptime()).saturating_sub(self.looked_ms.get()) > millis(STUCK) {
+        } else if millis(self.uptime()).saturating_sub(self.swept_ms.get()) > millis(STUCK) {
             Health::Stuck
         } else {
             Health::Serving
@@ -264,7 +264,7 @@ mod tests {
         if let Some(long_ago) = metrics.began.checked_sub(2 * STUCK) {
             metrics.began = long_ago;
             assert_eq!(metrics.health(), Health::Stuck);
-            metrics.looked(Instant::now());
+            metrics.swept(Instant::now());
             assert_eq!(metrics.health(), Health::Serving);
         }
         metrics.is_draining.set(1);

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_holder_lives_as_long_as_it_is_connected() {
+    fn holder_lives_while_it_is_connected() {
         let mut sessions = Sessions::default();
         sessions.enter(1);
         assert_eq!(sessions.claim(0, 1).unwrap(), Refusal::None);

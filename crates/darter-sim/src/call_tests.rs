@@ -136,7 +136,7 @@ fn a_call_ends_with_its_server() {
         let outcomes = Outcomes::default();
         let mut executor = Executor::new(&sim);
         executor.spawn(0, call(sim.process(0), &outcomes));
-        let is_over = run(&mut executor, events, first) < events;
+        let has_ended = run(&mut executor, events, first) < events;
         executor.kill(SERVER);
         run(&mut executor, usize::MAX, first);
         assert!(executor.all_ended(), "after {events} events");
@@ -148,7 +148,7 @@ fn a_call_ends_with_its_server() {
         assert!(answered || fault == Some(CallFault::ServerGone), "after {events} events: {fault:?}");
         assert!(!answered || words == [1, 1]);
         outcomes_met.insert((answered, words));
-        if is_over {
+        if has_ended {
             break;
         }
     }

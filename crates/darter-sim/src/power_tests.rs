@@ -68,7 +68,7 @@ fn the_capabilities_say_what_the_medium_keeps() {
 }
 
 #[test]
-fn a_log_keeps_a_beginning_of_what_was_executed() {
+fn log_keeps_a_prefix_of_the_executed_verbs() {
     for (back, left) in [(0, [1, 2, 3]), (1, [1, 2, 0]), (2, [1, 0, 0]), (3, [0, 0, 0])] {
         let sim = scheduled(Medium::Log);
         let mut executor = Executor::new(&sim);

@@ -127,7 +127,7 @@ struct Pin {
     endpoint: u64,
     epoch: u64,
     /// Its operation has ended; verbs that the operation posted may be in flight.
-    is_over: bool,
+    has_ended: bool,
 }
 
 #[derive(Debug)]
@@ -270,20 +270,20 @@ impl World {
     /// posted in dropped futures keep the pin until they have taken effect.
     pub(super) fn note_pin(&mut self, process: u32, endpoint: u64, epoch: Option<u64>) {
         let of_endpoint = self.pins.iter_mut().filter(|pin| pin.endpoint == endpoint);
-        of_endpoint.for_each(|pin| pin.is_over = true);
+        of_endpoint.for_each(|pin| pin.has_ended = true);
         let (posted, calls) = (&self.posted, &self.calls);
         let lingers = |endpoint: u64| {
             posted.iter().any(|it| it.orphan && it.endpoint == endpoint) || calls.in_flight(endpoint) > 0
         };
-        self.pins.retain(|pin| !pin.is_over || lingers(pin.endpoint));
-        self.pins.extend(epoch.map(|epoch| Pin { process, endpoint, epoch, is_over: false }));
+        self.pins.retain(|pin| !pin.has_ended || lingers(pin.endpoint));
+        self.pins.extend(epoch.map(|epoch| Pin { process, endpoint, epoch, has_ended: false }));
     }
 
     /// Returns whether a client that may still read or write is pinned at this epoch or earlier.
     pub(super) fn is_pinned_by(&self, epoch: u64) -> bool {
         self.pins.iter().any(|pin| {
             let may_act = self.admit(pin.process).is_ok();
-            pin.epoch <= epoch && may_act && (!pin.is_over || self.in_flight(pin.endpoint) > 0)
+            pin.epoch <= epoch && may_act && (!pin.has_ended || self.in_flight(pin.endpoint) > 0)
         })
     }
 

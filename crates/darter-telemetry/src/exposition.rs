@@ -85,7 +85,7 @@ mod tests {
     use prometheus_client::registry::Unit;
 
     #[test]
-    fn the_format_is_the_one_that_is_accepted() {
+    fn format_is_the_accepted_one() {
         for accept in [
             "text/plain",
             "text/plain;version=0.0.4;q=0.5",

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_view_is_refused() {
+    fn text_without_a_view_is_refused() {
         let view = of(&View::bootstrap(1, [2]));
         assert!(parse(&view).is_ok());
         for text in [

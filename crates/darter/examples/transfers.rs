@@ -75,11 +75,11 @@ fn run(
     clients: u32,
     operation: impl Fn(&Session, &mut Pcg64Mcg) -> Result<u64, Error> + Sync,
 ) -> Result<(f64, f64), Error> {
-    let (is_over, done, sum) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let (has_ended, done, sum) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     let start = Instant::now();
     let each = &|seed: u32| -> Result<(), Error> {
         let (session, mut dice) = (store.session()?, Pcg64Mcg::seed_from_u64(seed.into()));
-        while !is_over.load(Ordering::Relaxed) {
+        while !has_ended.load(Ordering::Relaxed) {
             sum.fetch_add(operation(&session, &mut dice)?, Ordering::Relaxed);
             done.fetch_add(1, Ordering::Relaxed);
         }
@@ -88,7 +88,7 @@ fn run(
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..clients).map(|seed| scope.spawn(move || each(seed))).collect();
         std::thread::sleep(ROUND);
-        is_over.store(true, Ordering::Relaxed);
+        has_ended.store(true, Ordering::Relaxed);
         let mut ended = threads.into_iter().map(ScopedJoinHandle::join);
         ended.try_for_each(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })?;

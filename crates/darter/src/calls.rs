@@ -1,9 +1,10 @@
 //! The operations of the four types that have them, written once for the types that block
-//! ([`Store`](crate::Store), [`Session`](crate::Session)) and once, in `asynchronous.rs`, for the
-//! types that return futures ([`AsyncStore`](crate::AsyncStore),
+//! ([`Store`](crate::Store), [`Session`](crate::Session)) and once, in `async_reads.rs` and
+//! `async_writes.rs`, for the types that return futures ([`AsyncStore`](crate::AsyncStore),
 //! [`AsyncSession`](crate::AsyncSession)).
 
-mod asynchronous;
+mod async_reads;
+mod async_writes;
 
 use crate::range::Range;
 use crate::{Change, Error, KeyRange, Session, Store};
@@ -60,8 +61,9 @@ macro_rules! blocking_calls {
                 self.run(|worker| block_on(worker.get_with(key, move |value| read.take()(value))))
             }
 
-            /// Returns the values of several keys, in the order of the keys, in as many round trips
-            /// as the longest of the searches takes.
+            /// Returns the values of several keys, in the order of the keys. Up to 256 keys with up to
+            /// 1 MiB of values are read in as many round trips as the longest of the searches takes;
+            /// more are read in several parts.
             ///
             /// ```
             /// # fn main() -> Result<(), darter::Error> {

@@ -24,7 +24,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 
 /// An end of the rest of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum RangeEnd {
     Low,
     High,
 }
@@ -67,18 +67,18 @@ impl Cursor {
     }
 
     /// Returns the end that is the caller's "front" or "back".
-    pub(crate) fn end(&self, front: bool) -> End {
-        if front == self.descending { End::High } else { End::Low }
+    pub(crate) fn end(&self, front: bool) -> RangeEnd {
+        if front == self.descending { RangeEnd::High } else { RangeEnd::Low }
     }
 
     /// Returns the next pair from the buffers, if it is known.
-    fn pop(&mut self, end: End) -> Option<KeyValue> {
+    fn pop(&mut self, end: RangeEnd) -> Option<KeyValue> {
         if self.limit == 0 {
             return None;
         }
         let (near, far) = match end {
-            End::Low => (&mut self.low, &mut self.high),
-            End::High => (&mut self.high, &mut self.low),
+            RangeEnd::Low => (&mut self.low, &mut self.high),
+            RangeEnd::High => (&mut self.high, &mut self.low),
         };
         let pair = near.pop_front().or_else(|| if self.exhausted { far.pop_back() } else { None });
         self.limit -= usize::from(pair.is_some());
@@ -86,25 +86,27 @@ impl Cursor {
     }
 
     /// Returns the chunk to fetch if [`Cursor::pop`] had no pair; `None` if the scan has ended.
-    fn wanted(&self, end: End) -> Option<(ScanRange, usize)> {
+    fn wanted(&self, end: RangeEnd) -> Option<(ScanRange, usize)> {
         if self.exhausted || self.limit == 0 {
             return None;
         }
-        Some((ScanRange { reverse: end == End::High, ..self.left.clone() }, self.chunk.min(self.limit)))
+        Some((ScanRange { reverse: end == RangeEnd::High, ..self.left.clone() }, self.chunk.min(self.limit)))
     }
 
     /// Returns the next step to get a pair from an end.
-    pub(crate) fn step(&mut self, end: End) -> Step {
+    pub(crate) fn step(&mut self, end: RangeEnd) -> CursorStep {
         match self.pop(end) {
-            Some(pair) => Step::Pair(Some(pair)),
-            None => self.wanted(end).map_or(Step::Pair(None), |(range, asked)| Step::Fetch(range, asked)),
+            Some(pair) => CursorStep::Pair(Some(pair)),
+            None => self
+                .wanted(end)
+                .map_or(CursorStep::Pair(None), |(range, asked)| CursorStep::Fetch(range, asked)),
         }
     }
 
     /// Accepts a chunk of at most `asked` pairs, or ends the scan after an error, which it returns.
     pub(crate) fn accept(
         &mut self,
-        end: End,
+        end: RangeEnd,
         asked: usize,
         fetched: Result<Vec<KeyValue>, Error>,
     ) -> Result<(), Error> {
@@ -115,20 +117,20 @@ impl Cursor {
             let fitting = CHUNK_BYTES / (bytes / pairs.len()).max(1);
             self.chunk = (self.chunk * 2).min(CHUNK_MAX).min(fitting).max(1);
             match end {
-                End::Low => self.left.from = Bound::Excluded(last.clone()),
-                End::High => self.left.to = Bound::Excluded(last.clone()),
+                RangeEnd::Low => self.left.from = Bound::Excluded(last.clone()),
+                RangeEnd::High => self.left.to = Bound::Excluded(last.clone()),
             }
         }
         match end {
-            End::Low => self.low = pairs.into(),
-            End::High => self.high = pairs.into(),
+            RangeEnd::Low => self.low = pairs.into(),
+            RangeEnd::High => self.high = pairs.into(),
         }
         Ok(())
     }
 }
 
 /// The next step of a cursor's owner.
-pub(crate) enum Step {
+pub(crate) enum CursorStep {
     /// Return this pair; `None` if the scan has ended.
     Pair(Option<KeyValue>),
     /// Fetch at most this number of pairs of this range.
@@ -199,9 +201,9 @@ mod tests {
     fn a_limit_bounds_the_pairs_fetched() {
         let mut cursor = Cursor::new(ScanRange::all());
         cursor.limit(20);
-        assert_eq!(cursor.wanted(End::Low).map(|(_, asked)| asked), Some(20));
+        assert_eq!(cursor.wanted(RangeEnd::Low).map(|(_, asked)| asked), Some(20));
         assert_eq!((0..).map_while(|_| next(&mut cursor, 200, true)).count(), 20);
-        assert!(cursor.wanted(End::Low).is_none());
+        assert!(cursor.wanted(RangeEnd::Low).is_none());
         cursor.limit(0);
         assert_eq!(next(&mut cursor, 200, true), None);
     }
@@ -210,7 +212,7 @@ mod tests {
     fn chunks_shrink_when_values_are_large() {
         let mut cursor = Cursor::new(ScanRange::all());
         let large = (0..16).map(|key| (vec![key], vec![0; CHUNK_BYTES / 4])).collect();
-        cursor.accept(End::Low, 16, Ok(large)).unwrap();
+        cursor.accept(RangeEnd::Low, 16, Ok(large)).unwrap();
         assert_eq!(cursor.chunk, 3);
     }
 }

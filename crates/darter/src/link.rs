@@ -41,7 +41,7 @@ pub(crate) struct Link {
 /// since no closure can lend what the attempt borrows to a future that is `Send`.
 macro_rules! attempted {
     ($link:expr, $repeat:expr, $attempt:expr) => {{
-        if $link.is_over() {
+        if $link.must_rejoin() {
             Box::pin($link.follow()).await?;
         }
         let mut attempts = $crate::link::Attempts::default();
@@ -80,7 +80,7 @@ impl Link {
 
     /// Returns whether the membership is known to have ended and the store can join the pool again.
     #[inline]
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn must_rejoin(&self) -> bool {
         self.open.is_shut_out() && self.membership.rejoins()
     }
 

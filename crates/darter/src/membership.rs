@@ -188,8 +188,8 @@ impl Membership {
             if !Arc::ptr_eq(&current.open, over) {
                 return Poll::Ready(Ok(current));
             }
-            let is_over = attempts.since.is_none_or(|since| since.elapsed() >= WAIT);
-            if let Some(failure) = attempts.failure.as_ref().filter(|_| is_over) {
+            let has_ended = attempts.since.is_none_or(|since| since.elapsed() >= WAIT);
+            if let Some(failure) = attempts.failure.as_ref().filter(|_| has_ended) {
                 return Poll::Ready(Err(Error::Outside(Arc::clone(failure))));
             }
             attempts.waiting.push(context.waker().clone());

@@ -120,7 +120,7 @@ impl Drop for OpenStore {
             return close(upkeep, sweeper, &open);
         }
         let patience = fabric.capabilities().failover + CLOSE_PATIENCE;
-        let (ended, is_over) = mpsc::channel::<()>();
+        let (ended, has_ended) = mpsc::channel::<()>();
         let closing = std::thread::Builder::new().name("darter-close".to_owned()).spawn(move || {
             close(upkeep, sweeper, &open);
             drop(open);
@@ -128,7 +128,7 @@ impl Drop for OpenStore {
         });
         // The thread waits for nodes as long as operations do.
         if closing.is_ok() {
-            let _ = is_over.recv_timeout(patience);
+            let _ = has_ended.recv_timeout(patience);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The pairs of a range, as iterators and streams over the chunks that a [cursor](crate::cursor)
 //! fetches.
 
-use crate::cursor::{Cursor, End, Step};
+use crate::cursor::{Cursor, CursorStep, RangeEnd};
 use crate::workers::Workers;
 use crate::{Error, Session, Store};
 use darter_index::{KeyValue, ScanRange};
@@ -76,8 +76,8 @@ impl Range<'_> {
         let end = self.cursor.end(front);
         loop {
             let (range, limit) = match self.cursor.step(end) {
-                Step::Pair(pair) => return pair.map(Ok),
-                Step::Fetch(range, limit) => (range, limit),
+                CursorStep::Pair(pair) => return pair.map(Ok),
+                CursorStep::Fetch(range, limit) => (range, limit),
             };
             let fetched = match &self.source {
                 Source::Session(session) => session.scan_chunk(&range, limit),
@@ -130,7 +130,7 @@ type Fetch<'s> = Pin<Box<dyn Future<Output = Result<Vec<KeyValue>, Error>> + Sen
 pub struct AsyncRange<'s> {
     workers: &'s Workers,
     /// The chunk that is being fetched, its end, and its largest number of pairs.
-    fetch: Option<(Fetch<'s>, End, usize)>,
+    fetch: Option<(Fetch<'s>, RangeEnd, usize)>,
     cursor: Cursor,
 }
 
@@ -211,8 +211,8 @@ impl<'s> AsyncRange<'s> {
                 }
             }
             let (range, limit) = match self.cursor.step(end) {
-                Step::Pair(pair) => return Poll::Ready(pair.map(Ok)),
-                Step::Fetch(range, limit) => (range, limit),
+                CursorStep::Pair(pair) => return Poll::Ready(pair.map(Ok)),
+                CursorStep::Fetch(range, limit) => (range, limit),
             };
             let workers = self.workers;
             let fetch = async move { workers.lease()?.scan_chunk(&range, limit).await };

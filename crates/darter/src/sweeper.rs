@@ -167,7 +167,7 @@ impl Sweeper {
         let takes_closed = std::mem::take(&mut state.has_evicted) || is_full;
         let sweeper = Arc::clone(self);
         let sweep = move || {
-            let mut end = End { sweeper: &sweeper, begin: Instant::now(), outcome: Outcome::default() };
+            let mut end = SweepEnd { sweeper: &sweeper, begin: Instant::now(), outcome: Outcome::default() };
             let swept = block_on(sweeper.paced(sweep(&sweeper.open, takes_closed)));
             let failed = Outcome { is_cut_short: true, made_room: false };
             end.outcome = swept.map_or(Outcome::default(), |swept| swept.unwrap_or(failed));
@@ -207,13 +207,13 @@ impl Sweeper {
 }
 
 /// Records the end of a sweep when dropped, also after a panic.
-struct End<'a> {
+struct SweepEnd<'a> {
     sweeper: &'a Sweeper,
     begin: Instant,
     outcome: Outcome,
 }
 
-impl Drop for End<'_> {
+impl Drop for SweepEnd<'_> {
     fn drop(&mut self) {
         let (now, lease) = (Instant::now(), self.sweeper.open.pool.lease());
         let took = now - self.begin;

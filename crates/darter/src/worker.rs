@@ -511,7 +511,7 @@ impl Worker {
         self.verify_writable()?;
         // Items taken from the iterator cannot be taken again, so room is made before.
         let link = &mut self.link;
-        if link.is_over() {
+        if link.must_rejoin() {
             Box::pin(link.follow()).await?;
         }
         if let Some(sweeper) = &link.store.sweeper {

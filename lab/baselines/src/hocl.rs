@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_is_inside_whoever_gives_up() {
+    fn lock_excludes_others_even_if_waiting_clients_give_up() {
         for options in modes() {
             let pool = pool();
             let hocl = open(&pool, options);
@@ -544,8 +544,11 @@ mod tests {
         let read = batch.read(lock, 1);
         let done = block_on(three.submit(batch)).unwrap();
         let holder = done.words(read)[0];
-        assert!(!block_on(hocl.tokens.is_over(&mut three, holder)).unwrap(), "its operation is in progress");
+        assert!(
+            !block_on(hocl.tokens.holder_has_ended(&mut three, holder)).unwrap(),
+            "its operation is in progress"
+        );
         drop(taker);
-        assert!(block_on(hocl.tokens.is_over(&mut three, holder)).unwrap());
+        assert!(block_on(hocl.tokens.holder_has_ended(&mut three, holder)).unwrap());
     }
 }

@@ -89,7 +89,7 @@ pub(crate) async fn acquire<F: Fabric>(
         tries += 1;
         if tries < SPINS || found == 0 {
             yield_now().await;
-        } else if tokens.is_over(client, found).await? {
+        } else if tokens.holder_has_ended(client, found).await? {
             expected = found;
         } else {
             client.pause().await;

@@ -182,7 +182,7 @@ impl PhaseState<'_> {
     ) {
         let before = session.counters();
         let (mut key, mut ops) = (Vec::new(), 0);
-        while !self.has_failed.get() && !self.phase.progress.is_over() {
+        while !self.has_failed.get() && !self.phase.progress.should_end() {
             let taken = feed.borrow_mut().take(&mut key);
             let in_hand = match taken {
                 Ok(Some(in_hand)) => in_hand,

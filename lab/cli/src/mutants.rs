@@ -32,8 +32,8 @@ enum Command {
     /// Print the errors that can be planted, one per line, separated by tabs: area, name, check
     /// that finds it, description
     List,
-    /// Check that every error still applies to the sources that this program was built from; names
-    /// those that do not
+    /// Check that every error still applies to the sources that this program was built from; lists
+    /// the others
     Check,
     /// Copy the sources that this program was built from, except files that git ignores, to a
     /// directory and plant all errors in the copy, each behind a switch; updates an earlier copy

@@ -355,8 +355,8 @@ fn print_summary(out: &mut impl Write, summary: &Summary, seconds: f64) -> std::
     }
     let cost = |(trips, verbs)| format!("{} with {}", counted(trips, "round trip"), counted(verbs, "verb"));
     writeln!(out, "longest    {}, of any operation except upkeep", cost(summary.longest_op))?;
-    if summary.longest_beside_stopped.0 > 0 {
-        let cost = cost(summary.longest_beside_stopped);
+    if summary.longest_while_stopped.0 > 0 {
+        let cost = cost(summary.longest_while_stopped);
         writeln!(out, "           {cost} while another client had stopped for ever")?;
     }
     let met: Vec<String> = summary.situations.iter().map(|(what, count)| format!("{what} {count}")).collect();
@@ -444,8 +444,8 @@ fn summary_json(summary: &Summary, seconds: f64, missing: &[String]) -> serde_js
         "longest_history": summary.longest_history,
         "longest_operation": { "round_trips": summary.longest_op.0, "verbs": summary.longest_op.1 },
         "beside_stopped": {
-            "round_trips": summary.longest_beside_stopped.0,
-            "verbs": summary.longest_beside_stopped.1,
+            "round_trips": summary.longest_while_stopped.0,
+            "verbs": summary.longest_while_stopped.1,
         },
         "situations": situations,
         "never_met": missing,

@@ -167,13 +167,13 @@ impl<'f> Cluster<'f> {
         loop {
             let mut world = model.world();
             let Some(happening) = world.next(until) else {
-                let is_over = world.alive == 0;
-                if world.is_idle() && !is_over {
+                let has_ended = world.alive == 0;
+                if world.is_idle() && !has_ended {
                     let at_ns = world.clock / PS;
                     drop(world);
                     return Err(self.stuck(at_ns));
                 }
-                return Ok(is_over);
+                return Ok(has_ended);
             };
             match happening {
                 Happening::Arrive { flight, verb } => world.arrive(flight, verb),
@@ -216,14 +216,14 @@ impl<'f> Cluster<'f> {
         let running = Running(&self.model);
         let task = &mut self.tasks[number];
         let Some(future) = &mut task.future else { return };
-        let is_over = future.as_mut().poll(&mut Context::from_waker(&task.waker)).is_ready();
-        if is_over {
+        let has_ended = future.as_mut().poll(&mut Context::from_waker(&task.waker)).is_ready();
+        if has_ended {
             // Its destructors still run as the task.
             task.future = None;
         }
         let mut world = self.model.world();
         let now = world.now();
-        if is_over {
+        if has_ended {
             world.alive -= 1;
             world.ended_at = world.ended_at.max(now);
         }

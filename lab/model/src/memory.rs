@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn atomics_answer_what_they_found() {
+    fn atomics_return_the_former_word() {
         let mut memory = Memory::new(1 << 20);
         let mut batch = Batch::new();
         let at = GlobalAddr::new(0, 64);

@@ -385,7 +385,7 @@ fn a_spin_moves_the_clock() {
 }
 
 #[test]
-fn waiting_for_nobody_is_an_error() {
+fn waiting_that_no_task_ends_is_an_error() {
     let model = model("threads=2");
     let door = Door::default();
     let mut cluster = Cluster::new(&model);

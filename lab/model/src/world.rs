@@ -308,7 +308,7 @@ impl World {
             (_, done) = nic.chip.serve(now, received, prices.chip_verb);
             done = done.max(lane.effective);
             if is_atomic {
-                // Atomics reach their address in order: one that is ready late is served late.
+                // Atomics reach their address in order: a late one is served late.
                 let address = &mut node.chip_addresses[bucket];
                 (_, done) = address.serve(done, done, prices.chip_address_atomic);
             }

@@ -142,12 +142,12 @@ fn open(url: &str, creates: bool) -> Store {
 
 /// Puts its own keys, whose values count up. Every error fails the test, since a failover is only a
 /// pause.
-fn write(url: &str, writer: u64, is_over: &AtomicBool, acknowledged: &AtomicU64) -> BTreeMap<Vec<u8>, u64> {
+fn write(url: &str, writer: u64, has_ended: &AtomicBool, acknowledged: &AtomicU64) -> BTreeMap<Vec<u8>, u64> {
     let store = open(url, false);
     let session = store.session().unwrap();
     let mut model = BTreeMap::new();
     let mut at = 0_u64;
-    while !is_over.load(Ordering::Relaxed) {
+    while !has_ended.load(Ordering::Relaxed) {
         let key = format!("{writer}-{:04}", at * 7919 % 500).into_bytes();
         if at % 5 == 4 {
             session.discard(&key).unwrap();
@@ -170,13 +170,13 @@ fn replicas_that_die_or_hang_lose_no_write_and_cause_no_error() {
     let mut group = Group::start(2);
     let url = group.url();
     let store = open(&url, true);
-    let (is_over, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (has_ended, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut model = BTreeMap::new();
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..2)
             .map(|writer| {
-                let (url, is_over, acknowledged) = (&url, &is_over, &acknowledged);
-                scope.spawn(move || write(url, writer, is_over, acknowledged))
+                let (url, has_ended, acknowledged) = (&url, &has_ended, &acknowledged);
+                scope.spawn(move || write(url, writer, has_ended, acknowledged))
             })
             .collect();
         for round in 0..5 {
@@ -204,7 +204,7 @@ fn replicas_that_die_or_hang_lose_no_write_and_cause_no_error() {
                 }
             }
         }
-        is_over.store(true, Ordering::Relaxed);
+        has_ended.store(true, Ordering::Relaxed);
         for writer in writers {
             model.extend(writer.join().unwrap());
         }
@@ -379,10 +379,10 @@ fn a_store_whose_group_is_gone_is_dropped_before_its_operations_give_up() {
     let session = store.session().unwrap();
     session.put("key", "value").unwrap();
     (0..2).for_each(|at| group.kill(at));
-    let (dropped, is_over) = std::sync::mpsc::channel();
+    let (dropped, has_ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         drop((session, store));
         dropped.send(()).unwrap();
     });
-    is_over.recv_timeout(Duration::from_secs(u64::from(LONG / 10))).expect("the store is dropped");
+    has_ended.recv_timeout(Duration::from_secs(u64::from(LONG / 10))).expect("the store is dropped");
 }

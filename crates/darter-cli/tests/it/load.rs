@@ -192,7 +192,7 @@ fn whole_lines_before_a_cut_in_a_pipe_are_stored_whatever_the_batch() {
 }
 
 #[test]
-fn a_file_that_is_no_export_is_imported_with_a_remark_unless_strict() {
+fn file_without_an_export_header_is_imported_with_a_remark_unless_strict() {
     let scene = Scene::new();
     let old = scene.path("old.tsv");
     fs::write(&old, "key\tvalue\na\t1\nb\tcut her").unwrap();

@@ -359,7 +359,7 @@ fn several_processes_drive_one_pool() {
 }
 
 #[test]
-fn processes_of_a_measurement_leave_nothing_behind() {
+fn measurement_removes_its_processes_and_files() {
     let directory = tempfile::tempdir().unwrap();
     for index in ["dart", "quiver"] {
         let pool = format!("file:{}?size=64M", directory.path().join(index).display());

@@ -227,7 +227,7 @@ fn up_goes_on_when_a_gateway_is_killed() {
 }
 
 #[test]
-fn gateways_of_up_ask_for_the_token_or_their_password() {
+fn gateways_of_up_require_the_token_or_their_password() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = directory.path().join(name);

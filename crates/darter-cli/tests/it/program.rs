@@ -61,7 +61,7 @@ fn misuse_is_exit_code_2() {
 }
 
 #[test]
-fn files_that_are_no_pool_are_exit_code_1() {
+fn file_without_a_pool_gives_exit_code_1() {
     let scene = Scene::new();
     fs::write(scene.path("text"), "somebody's thesis").unwrap();
     let text = format!("file:{}", scene.path("text").display());
@@ -122,7 +122,7 @@ fn scans() {
 
 /// A reader that stops early causes no error.
 #[test]
-fn a_closed_pipe_is_no_failure() {
+fn closed_pipe_does_not_fail() {
     let scene = Scene::new();
     let text: String = (0..20_000).map(|n| format!("key {n},value\n")).collect();
     scene.load("many.csv", text, &["--no-header"]).code(0);
@@ -287,7 +287,7 @@ fn trees_as_text_and_as_svg() {
 }
 
 #[test]
-fn stats_of_dart_tell_of_its_skip_table() {
+fn stats_of_dart_include_its_skip_table() {
     let scene = Scene::with(&["--index", "dart"]);
     let text: String = (0..5000).map(|n| format!("{:08x},{n}\n", n * 7919)).collect();
     scene.load("keys.csv", text, &["--no-header"]).code(0);
@@ -318,7 +318,7 @@ fn small_bench(index: &str, own_fields: &[&str]) {
 }
 
 #[test]
-fn a_modelled_cluster_is_no_place_to_keep_things() {
+fn modelled_cluster_is_refused_by_commands_that_keep_data() {
     let scene = Scene::new();
     for words in [
         &["get", "x"][..],

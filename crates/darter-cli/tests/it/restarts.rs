@@ -414,7 +414,7 @@ fn a_node_that_comes_back_empty_counts_as_lost() {
 }
 
 #[test]
-fn a_store_and_a_gateway_go_over_to_the_pool_made_in_place_of_one_that_has_lost_a_node() {
+fn store_and_gateway_switch_to_the_pool_that_replaces_a_lost_one() {
     let options = ["--size", "4M"];
     let mut nodes: Vec<Daemon> = (0..3).map(|_| Daemon::memnode("127.0.0.1:0", &options)).collect();
     let url = format!("tcp://{},{},{}", nodes[0].address, nodes[1].address, nodes[2].address);

@@ -40,14 +40,14 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 #[cold]
 fn parked<F: Future>(mut future: Pin<&mut F>) -> F::Output {
     let mut output = None;
-    let poll = |_, context: &mut Context<'_>| match future.as_mut().poll(context) {
+    let mut poll = |_, context: &mut Context<'_>| match future.as_mut().poll(context) {
         Poll::Ready(done) => {
             output = Some(done);
             Poll::Ready(())
         }
         Poll::Pending => Poll::Pending,
     };
-    turns::suspended(|| run(1, poll));
+    turns::suspended(&mut || run(1, &mut poll));
     output.unwrap_or_else(|| unreachable!("the loop ends when the future has"))
 }
 
@@ -62,13 +62,13 @@ enum Task<F: Future> {
 pub fn run_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let _driving = Driving::begin();
     let mut tasks: Vec<Task<F>> = futures.into_iter().map(|future| Task::Runs(Box::pin(future))).collect();
-    let (count, poll) = (tasks.len(), |number: usize, context: &mut Context<'_>| {
+    let (count, mut poll) = (tasks.len(), |number: usize, context: &mut Context<'_>| {
         let Some(Task::Runs(future)) = tasks.get_mut(number) else { return Poll::Pending };
         let Poll::Ready(output) = future.as_mut().poll(context) else { return Poll::Pending };
         tasks[number] = Task::Done(output);
         Poll::Ready(())
     });
-    turns::suspended(|| run(count, poll));
+    turns::suspended(&mut || run(count, &mut poll));
     let output = |task| match task {
         Task::Done(output) => output,
         Task::Runs(_) => unreachable!("the loop ends when all tasks have"),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_take_turns_and_answer_in_order() {
+    fn tasks_take_turns_and_results_are_in_order() {
         let order = RefCell::new(Vec::new());
         let order = &order;
         let outputs = run_all((0..3).map(|task| async move {

@@ -374,9 +374,13 @@ impl Drop for Loop {
     }
 }
 
+/// Polls the task with this number. Not a type parameter, so that the loop is compiled once and not
+/// for every future.
+pub(super) type Polls<'a> = dyn FnMut(usize, &mut Context<'_>) -> Poll<()> + 'a;
+
 /// Polls tasks `0..tasks` as they are woken, and drives this thread's connections, until each task
 /// has been ready once.
-pub(super) fn run(tasks: usize, mut poll: impl FnMut(usize, &mut Context<'_>) -> Poll<()>) {
+pub(super) fn run(tasks: usize, poll: &mut Polls<'_>) {
     let mut this = Loop::begin(tasks);
     let mut drives = Drives::default();
     let (level, mut left) = (this.level, tasks);

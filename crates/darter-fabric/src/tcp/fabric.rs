@@ -41,7 +41,7 @@ impl Tcp {
     /// called.
     ///
     /// # Errors
-    /// Fails if the first cannot be reached, or one that can be reached speaks another protocol or
+    /// Fails if the first cannot be reached, or another reachable node speaks another protocol or
     /// does not accept the credentials.
     pub fn connect_present(addresses: &[String], options: TcpOptions) -> Result<Self, FabricError> {
         Self::open(addresses, options, true)
@@ -292,8 +292,8 @@ impl RemoteNodes for Tcp {
         self.links.disconnect(node);
     }
 
-    fn look_for_absent(&self) {
-        self.links.look_for_absent();
+    fn search_absent(&self) {
+        self.links.search_absent();
     }
 }
 

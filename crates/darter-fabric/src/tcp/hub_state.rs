@@ -326,11 +326,11 @@ impl HubState {
         }
         match self.groups.get_mut(&(node as u8)) {
             Some(group) if connection.view.is_some() => {
-                let is_over = silence > group.patience;
-                if is_over {
+                let has_ended = silence > group.patience;
+                if has_ended {
                     group.was_silent(self.patience);
                 }
-                is_over
+                has_ended
             }
             _ => silence > self.patience,
         }

@@ -22,7 +22,7 @@ pub(super) struct Links {
     /// The hub of tasks of other executors, created on first use.
     common: Mutex<Option<Arc<Hub>>>,
     /// A thread is checking whether absent nodes can be reached again.
-    looking: Arc<AtomicBool>,
+    is_searching: Arc<AtomicBool>,
 }
 
 impl Links {
@@ -32,7 +32,7 @@ impl Links {
             control: ControlLinks::default(),
             hubs: Mutex::default(),
             common: Mutex::default(),
-            looking: Arc::default(),
+            is_searching: Arc::default(),
         }
     }
 
@@ -74,17 +74,17 @@ impl Links {
 
     /// Connects to absent nodes, in a separate thread, and records those that reply. Does nothing
     /// while the thread of an earlier call runs.
-    pub(super) fn look_for_absent(&self) {
+    pub(super) fn search_absent(&self) {
         let session = &self.session;
         let absent: Vec<u8> = (0..session.node_count())
             .map(|node| node as u8)
             .filter(|&node| session.absent.contains(node))
             .collect();
-        if absent.is_empty() || self.looking.swap(true, Ordering::AcqRel) {
+        if absent.is_empty() || self.is_searching.swap(true, Ordering::AcqRel) {
             return;
         }
-        let (session, looking) = (Arc::clone(session), Arc::clone(&self.looking));
-        let looks = move || {
+        let (session, is_searching) = (Arc::clone(session), Arc::clone(&self.is_searching));
+        let search = move || {
             for node in absent {
                 let Some(known) = session.node(node) else { continue };
                 let connected = connect(&known.address, node, Caller::of(session.number), &session.options);
@@ -94,10 +94,10 @@ impl Links {
                 session.lost.note(node, is_lost);
                 session.absent.note(node, is_lost);
             }
-            looking.store(false, Ordering::Release);
+            is_searching.store(false, Ordering::Release);
         };
-        if std::thread::Builder::new().name("darter-look".to_owned()).spawn(looks).is_err() {
-            self.looking.store(false, Ordering::Release);
+        if std::thread::Builder::new().name("darter-search".to_owned()).spawn(search).is_err() {
+            self.is_searching.store(false, Ordering::Release);
         }
     }
 

@@ -83,7 +83,7 @@ impl ReplicaLink {
     ///
     /// # Errors
     /// Fails if it is lost, or data arrived.
-    pub fn look(&mut self) -> io::Result<()> {
+    pub fn check(&mut self) -> io::Result<()> {
         if self.connection.receive()? && !self.connection.heard().is_empty() {
             return Err(io::ErrorKind::InvalidData.into());
         }

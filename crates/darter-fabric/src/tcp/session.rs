@@ -79,7 +79,7 @@ impl SessionEnd {
     }
 }
 
-/// A set of nodes: absent ones, or ones that have lost their memory.
+/// A set of nodes, absent or without their memory.
 #[derive(Debug, Default)]
 pub(super) struct AbsentNodes([AtomicU64; 4]);
 

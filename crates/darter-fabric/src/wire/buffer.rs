@@ -162,6 +162,15 @@ impl Outbox {
         }
     }
 
+    /// Returns the bytes put in, of which none were sent, in one piece.
+    pub fn into_bytes(mut self) -> Vec<u8> {
+        if self.sealed.is_empty() {
+            return self.bytes;
+        }
+        self.seal();
+        self.sealed.make_contiguous().concat()
+    }
+
     /// Starts a new piece if the last one is long.
     #[inline]
     pub fn seal_if_long(&mut self) {
@@ -398,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_send_ends_after_so_many_bytes_though_the_socket_takes_more() {
+    fn send_ends_at_its_limit_even_if_the_socket_accepts_more() {
         let (mut outbox, mut socket) = (Outbox::default(), Valve { open: usize::MAX, taken: 0 });
         outbox.bytes.extend((0..3 * PIECE_BYTES).map(|at| at as u8));
         assert!(outbox.send_up_to(100, &mut socket).unwrap());

@@ -5,8 +5,8 @@
 //! from getting its proof from the client itself. A proof reveals nothing about the token except
 //! whether a guess is right. Anyone who intercepts or provokes one can test guesses offline, so a
 //! token must be random, not a word.
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+
+use hmac_sha256::HMAC;
 use std::io;
 
 /// Bytes of a nonce and of a proof.
@@ -57,25 +57,24 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    fn mac(&self, token: &[u8], side: Side) -> Option<Hmac<Sha256>> {
-        // HMAC accepts keys of any length, so this always succeeds.
-        let mut mac = Hmac::<Sha256>::new_from_slice(token).ok()?;
+    fn mac(&self, token: &[u8], side: Side) -> HMAC {
+        let mut mac = HMAC::new(token);
         // HMAC treats some keys of different lengths as equal.
         let (length, session) = ((token.len() as u64).to_le_bytes(), self.session.to_le_bytes());
         for part in [side.label(), &length, &self.client, &self.node, &session] {
             mac.update(part);
         }
-        Some(mac)
+        mac
     }
 
     /// Returns the proof of a side that knows `token`.
     pub fn prove(&self, token: &[u8], side: Side) -> Proof {
-        self.mac(token, side).map(|mac| mac.finalize().into_bytes().into()).unwrap_or_default()
+        self.mac(token, side).finalize()
     }
 
     /// Returns whether `proof` shows that a side knows `token`, in constant time.
     pub fn is_proven(&self, token: &[u8], side: Side, proof: &Proof) -> bool {
-        self.mac(token, side).is_some_and(|mac| mac.verify_slice(proof).is_ok())
+        self.mac(token, side).finalize_verify(proof)
     }
 }
 
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proof_holds_for_what_it_was_made_of_alone() {
+    fn proof_is_valid_for_its_own_transcript_only() {
         let transcript = Transcript { client: nonce().unwrap(), node: nonce().unwrap(), session: 5 };
         assert_ne!(transcript.client, transcript.node);
         let proof = transcript.prove(b"token", Side::Client);

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_has_so_many_verbs_and_no_more() {
+    fn frame_has_at_most_the_maximum_of_verbs() {
         for (verbs, is_taken) in [(VERBS_MAX, true), (VERBS_MAX + 1, false)] {
             let mut batch = Batch::new();
             for _ in 0..verbs {

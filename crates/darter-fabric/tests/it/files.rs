@@ -110,7 +110,7 @@ fn an_endpoint_outlives_its_fabric() {
 }
 
 #[test]
-fn what_is_no_pool_is_refused() {
+fn file_without_a_pool_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pool");
     assert!(matches!(Local::file_open(&path), Err(FabricError::Io(_))), "absent");

@@ -16,8 +16,12 @@ pub(super) async fn config(call: &mut Call<'_>) -> Result<(), Fault> {
             let settings = [
                 ("appendonly", "no".to_owned()),
                 ("bind", address.ip().to_string()),
+                #[cfg(feature = "scripts")]
+                ("busy-reply-threshold", options.script_time.as_millis().to_string()),
                 ("client-query-buffer-limit", options.input_bytes_max.to_string()),
                 ("databases", "1".to_owned()),
+                #[cfg(feature = "scripts")]
+                ("lua-time-limit", options.script_time.as_millis().to_string()),
                 ("maxclients", options.connections_max.to_string()),
                 ("maxmemory", "0".to_owned()),
                 ("maxmemory-policy", "noeviction".to_owned()),

@@ -258,6 +258,14 @@ fn places(keys: (i64, i64, i64), arguments: usize) -> impl Iterator<Item = usize
     range.step_by(usize::try_from(step).unwrap_or(0).max(1)).filter_map(|place| usize::try_from(place).ok())
 }
 
+/// Returns the keys of a command such as `EVAL`, whose second argument is their number; none if that
+/// is not possible.
+fn keys_of_script(args: &Arguments<'_>) -> (i64, i64, i64) {
+    let possible = 0..=crate::number::signed(args.len()) - 5;
+    let count = crate::number::integer(args.get(4)).filter(|count| possible.contains(count));
+    (3, 2 + count.unwrap_or(0), 1)
+}
+
 /// `COMMAND GETKEYS command argument…`, `COMMAND GETKEYSANDFLAGS command argument…`.
 async fn write_keys(call: &mut Call<'_>, has_flags: bool) -> Result<(), Fault> {
     let args = call.args;
@@ -276,7 +284,7 @@ async fn write_keys(call: &mut Call<'_>, has_flags: bool) -> Result<(), Fault> {
         if !command.takes(given) {
             return Err(wrong_number());
         }
-        command.keys
+        if command.flags.contains(&"movablekeys") { keys_of_script(&args) } else { command.keys }
     };
     if keys.0 == 0 {
         return Err(Fault::said("ERR The command has no key arguments"));

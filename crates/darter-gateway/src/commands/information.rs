@@ -128,6 +128,11 @@ fn memory(call: &Call<'_>, text: &mut String) {
     let shared = call.shared;
     let buffers = shared.held_bytes.load(Ordering::Relaxed) as u64 + shared.sums().spare_bytes;
     fields(text, &[("mem_clients_normal", &buffers), ("maxmemory", &0), ("maxmemory_policy", &"noeviction")]);
+    #[cfg(feature = "scripts")]
+    {
+        let (scripts, bytes) = shared.scripts.cache().size();
+        fields(text, &[("number_of_cached_scripts", &scripts), ("used_memory_scripts", &bytes)]);
+    }
 }
 
 fn persistence(call: &Call<'_>, text: &mut String) {

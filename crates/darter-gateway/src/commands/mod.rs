@@ -5,7 +5,11 @@ mod config;
 mod connection;
 mod description;
 mod elements;
+#[cfg(feature = "scripts")]
+mod evaluation;
 mod expiry;
+#[cfg(feature = "scripts")]
+mod functions;
 mod hashes;
 mod information;
 mod keys;
@@ -14,10 +18,18 @@ mod ordered;
 mod random;
 mod ranks;
 mod scan;
+#[cfg(feature = "scripts")]
+mod scripting;
+#[cfg(not(feature = "scripts"))]
+#[path = "no_scripting.rs"]
+mod scripting;
 mod slowlog;
 mod sorted_sets;
 mod strings;
 mod transactions;
+
+#[cfg(feature = "scripts")]
+pub(super) use scripting::runs_scripts;
 
 use super::call::{Call, cut, shown, wrong_arity};
 use super::fault::Fault;

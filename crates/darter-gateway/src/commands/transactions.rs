@@ -276,13 +276,37 @@ async fn run_one(id: CommandId, call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Runs a command that a script calls, in the transaction of the script.
+#[cfg(feature = "scripts")]
+pub(super) async fn run_from_script(call: &mut Call<'_>, is_read_only: bool) -> Result<(), Fault> {
+    let refused = match Command::named(call.args.get(0)) {
+        None => "ERR Unknown Redis command called from script",
+        Some(command) if !command.takes(call.args.len()) => {
+            "ERR Wrong number of args calling Redis command from script"
+        }
+        Some(command) if command.flags.contains(&"noscript") || is_excluded(command.id) => {
+            "ERR This Redis command is not allowed from script"
+        }
+        Some(command) if is_read_only && command.flags.contains(&"write") => {
+            "ERR Write commands are not allowed from read-only scripts."
+        }
+        Some(command) => {
+            run_one(command.id, call).await?;
+            turns::worked().await;
+            return Ok(());
+        }
+    };
+    call.reply.error(refused);
+    Ok(())
+}
+
 /// Returns whether the error of a command is one of the store, after which no other command is
 /// executed.
 fn ends_transaction(fault: &Fault) -> bool {
     use IndexError::{KeyTooLong, ValueTooLong};
     match fault {
         Fault::Said(_) | Fault::Store(darter::Error::Index(KeyTooLong { .. } | ValueTooLong { .. })) => false,
-        Fault::Store(_) => true,
+        Fault::Ended(_) | Fault::Store(_) => true,
     }
 }
 

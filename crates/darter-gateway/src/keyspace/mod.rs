@@ -22,6 +22,8 @@ mod expiry;
 mod fields;
 mod head;
 mod key_locks;
+#[cfg(feature = "scripts")]
+mod libraries;
 mod members;
 mod order;
 mod retries;
@@ -62,6 +64,9 @@ pub(super) enum Family {
     Field = b'f' as isize,
     /// Heads.
     Key = b'k' as isize,
+    /// Libraries of functions.
+    #[cfg_attr(not(feature = "scripts"), expect(dead_code, reason = "scripts use it"))]
+    Library = b'l' as isize,
     /// Members of sorted sets.
     Member = b'm' as isize,
     /// Members of sorted sets, by score.

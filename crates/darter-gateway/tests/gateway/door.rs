@@ -134,6 +134,8 @@ pub enum Reply {
     Integer(i64),
     Bulk(Vec<u8>),
     Text(String),
+    Boolean(bool),
+    BigNumber(String),
     /// As written on the wire.
     Double(String),
     Null,
@@ -224,6 +226,8 @@ impl Client {
             b':' => Reply::Integer(count()),
             b'$' | b'*' if count() < 0 => Reply::Null,
             b'_' => Reply::Null,
+            b'#' => Reply::Boolean(text == "t"),
+            b'(' => Reply::BigNumber(text),
             b',' => Reply::Double(text),
             b'$' => Reply::Bulk(self.exactly(count())?),
             b'=' => Reply::Text(String::from_utf8(self.exactly(count())?).unwrap()),

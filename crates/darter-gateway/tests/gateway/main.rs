@@ -18,6 +18,8 @@ mod door;
 mod hostile;
 mod limits;
 mod page;
+mod scripting;
+mod scripts_alike;
 mod sentences;
 mod several_keys;
 mod small_commands;

@@ -1,7 +1,7 @@
 //! Steps that change views, and steps in which replicas die and return.
 
 use crate::state::{CLIENTS, Flaw, REPLICAS, Replica, State, View};
-use crate::step::{Step, Turn};
+use crate::step::{GroupStep, Turn};
 
 fn bit(replica: usize) -> u8 {
     1 << replica
@@ -29,7 +29,7 @@ impl Turn<'_> {
         !replica.has_proposed && replica.view.number < self.scenario.views_max
     }
 
-    fn propose(&mut self, step: Step, by: usize, mut state: State, view: View) {
+    fn propose(&mut self, step: GroupStep, by: usize, mut state: State, view: View) {
         let replica = &mut state.replicas[by];
         replica.has_proposed = true;
         replica.proposal = Some(View { number: replica.view.number + 1, ..view });
@@ -45,7 +45,7 @@ impl Turn<'_> {
             state.current += 1;
             state.views[usize::from(state.current)] = view;
         }
-        self.push(Step::Land { replica }, state);
+        self.push(GroupStep::Land { replica }, state);
     }
 
     /// A replica receives a view, not always the newest.
@@ -85,7 +85,7 @@ impl Turn<'_> {
                     replica.is_sound = false;
                 }
             }
-            self.push(Step::Adopt { replica: me, view: number }, state);
+            self.push(GroupStep::Adopt { replica: me, view: number }, state);
         }
     }
 
@@ -104,7 +104,7 @@ impl Turn<'_> {
         (0..CLIENTS).for_each(|client| {
             (0..2).for_each(|index| state.requests &= !State::request(me, client, index));
         });
-        self.push(Step::Die { replica: me }, state);
+        self.push(GroupStep::Die { replica: me }, state);
     }
 
     /// A replica returns under a new name, since it has forgotten which replicas it suspected and
@@ -117,7 +117,7 @@ impl Turn<'_> {
         if !old.is_alive && self.scenario.returns && me < spare && self.has(Flaw::OldServes) {
             let mut state = self.state;
             state.replicas[me].is_alive = true;
-            self.push(Step::Back { replica: me }, state);
+            self.push(GroupStep::Back { replica: me }, state);
         } else if !old.is_alive && self.scenario.returns && is_free {
             let mut state = self.state;
             state.replicas[spare] = Replica { is_alive: true, ..Replica::default() };
@@ -125,13 +125,13 @@ impl Turn<'_> {
                 let Replica { view, log, .. } = old;
                 state.replicas[spare] = Replica { view, log, resumes: true, ..state.replicas[spare] };
             }
-            self.push(Step::Back { replica: me }, state);
+            self.push(GroupStep::Back { replica: me }, state);
         }
         // It was alone in the view that is still the current one: it continues under its own name.
         let is_current = old.view.number == self.state.store().number;
         if old.is_alive && old.resumes && is_current && self.may_propose(&old) {
             let view = View { number: 0, primary: me as u8, backups: 0 };
-            self.propose(Step::Resume { replica: me }, me, self.state, view);
+            self.propose(GroupStep::Resume { replica: me }, me, self.state, view);
         }
     }
 
@@ -147,13 +147,13 @@ impl Turn<'_> {
         if !replica.suspects && (!has_granted || self.has(Flaw::NoLease)) {
             let mut state = self.state;
             state.replicas[me].suspects = true;
-            self.push(Step::Suspect { backup: me }, state);
+            self.push(GroupStep::Suspect { backup: me }, state);
         }
         // A candidate's survey is not a reason to become a candidate too: the replica's own
         // patience must have expired.
         if replica.suspects && self.may_propose(&replica) && (!has_granted || self.has(Flaw::NoLease)) {
             let view = View { number: 0, primary: me as u8, backups: replica.answered };
-            self.propose(Step::Promote { candidate: me }, me, self.state, view);
+            self.propose(GroupStep::Promote { candidate: me }, me, self.state, view);
         }
     }
 
@@ -174,7 +174,7 @@ impl Turn<'_> {
         } else if candidate.log.is_begun_by(&backup.log) {
             state.replicas[me].answered |= bit(other);
         }
-        self.push(Step::Survey { candidate: me, backup: other }, state);
+        self.push(GroupStep::Survey { candidate: me, backup: other }, state);
     }
 
     fn remove(&mut self, me: usize, other: usize) {
@@ -188,7 +188,7 @@ impl Turn<'_> {
         }
         let View { primary, backups, .. } = replica.view;
         let without = View { number: 0, primary, backups: backups & !bit(other) };
-        self.propose(Step::Remove { primary: me, backup: other }, me, self.state, without);
+        self.propose(GroupStep::Remove { primary: me, backup: other }, me, self.state, without);
         let has_all = (0..REPLICAS)
             .all(|other| replica.awaited() & bit(other) == 0 || replica.acked[other] == replica.log.len());
         if self.scenario.hands_over && has_all && replica.extra == 0 {
@@ -196,7 +196,7 @@ impl Turn<'_> {
             state.replicas[me].is_stopped = true;
             let backups = backups & !bit(other) | bit(me);
             let view = View { number: 0, primary: other as u8, backups };
-            self.propose(Step::HandOff { primary: me, to: other }, me, state, view);
+            self.propose(GroupStep::HandOff { primary: me, to: other }, me, state, view);
         }
     }
 
@@ -216,20 +216,20 @@ impl Turn<'_> {
                 state.replicas[other].log.truncate(0);
                 state.replicas[other].is_sound = false;
             }
-            self.push(Step::Join { primary: me, learner: other }, state);
+            self.push(GroupStep::Join { primary: me, learner: other }, state);
             return;
         }
         if !learner.is_sound {
             let mut state = self.state;
             state.replicas[other].log = primary.log;
             state.replicas[other].is_sound = true;
-            self.push(Step::Copied { primary: me, learner: other }, state);
+            self.push(GroupStep::Copied { primary: me, learner: other }, state);
         } else if primary.extra & bit(other) == 0 {
             let mut state = self.state;
             state.replicas[me].extra |= bit(other);
             // The learner's grant is missing.
             state.replicas[me].has_lease = false;
-            self.push(Step::Include { primary: me, learner: other }, state);
+            self.push(GroupStep::Include { primary: me, learner: other }, state);
         }
         let is_ready = primary.extra & bit(other) != 0 && primary.acked[other] >= primary.told;
         let is_early =
@@ -240,7 +240,7 @@ impl Turn<'_> {
                 state.replicas[other].is_sound = true;
             }
             let view = View { backups: primary.view.backups | bit(other), ..primary.view };
-            self.propose(Step::Add { primary: me, learner: other }, me, state, view);
+            self.propose(GroupStep::Add { primary: me, learner: other }, me, state, view);
         }
     }
 }

@@ -9,7 +9,7 @@ const REFUSED: u8 = u8::MAX;
 
 /// A possible step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
+pub(crate) enum GroupStep {
     Begin { client: usize },
     Switch { client: usize, to: usize },
     Execute { primary: usize, client: usize, index: u8 },
@@ -36,7 +36,7 @@ pub(crate) enum Step {
 }
 
 /// A state after a step, and the violation, if any.
-pub(crate) type Next = (Step, State, Option<&'static str>);
+pub(crate) type Next = (GroupStep, State, Option<&'static str>);
 
 /// A start and its bounds.
 #[derive(Clone, Debug)]
@@ -74,11 +74,11 @@ impl Turn<'_> {
         self.flaw == Some(flaw)
     }
 
-    pub(crate) fn push(&mut self, step: Step, state: State) {
+    pub(crate) fn push(&mut self, step: GroupStep, state: State) {
         self.push_judged(step, state, None);
     }
 
-    fn push_judged(&mut self, step: Step, mut state: State, wrong: Option<&'static str>) {
+    fn push_judged(&mut self, step: GroupStep, mut state: State, wrong: Option<&'static str>) {
         for primary in 0..REPLICAS {
             for backup in (0..REPLICAS).filter(|&backup| backup != primary) {
                 self.attach(&mut state, primary, backup);
@@ -135,7 +135,7 @@ impl Turn<'_> {
             let op = self.program(client)[usize::from(index)];
             state.judgement = self.judge.begin(state.judgement, client, op);
             Self::send(&mut state, usize::from(target), client);
-            self.push(Step::Begin { client }, state);
+            self.push(GroupStep::Begin { client }, state);
         }
         if waits && switches > 0 {
             for to in (0..REPLICAS).filter(|&to| to != usize::from(target)) {
@@ -145,7 +145,7 @@ impl Turn<'_> {
                 let mut state = self.state;
                 state.clients[client] = Client { target: to as u8, switches: switches - 1, index, waits };
                 Self::send(&mut state, to, client);
-                self.push(Step::Switch { client, to }, state);
+                self.push(GroupStep::Switch { client, to }, state);
             }
         }
     }
@@ -183,7 +183,7 @@ impl Turn<'_> {
                 let held = Held { index, result, need: self.need(primary, op, need), is_free };
                 state.replicas[primary].held[client] = Some(held);
             }
-            self.push(Step::Execute { primary, client, index }, state);
+            self.push(GroupStep::Execute { primary, client, index }, state);
         }
     }
 
@@ -238,7 +238,7 @@ impl Turn<'_> {
                 None => wrong = Some("a result that no configuration explains"),
             }
         }
-        self.push_judged(Step::Reply { primary, client }, state, wrong);
+        self.push_judged(GroupStep::Reply { primary, client }, state, wrong);
     }
 
     fn lease(&mut self, primary: usize) {
@@ -249,7 +249,7 @@ impl Turn<'_> {
         let mut state = self.state;
         state.replicas[primary].has_lease = !replica.has_lease;
         if replica.has_lease {
-            self.push(Step::Expire { primary }, state);
+            self.push(GroupStep::Expire { primary }, state);
             return;
         }
         let grants = |&other: &usize| {
@@ -261,7 +261,7 @@ impl Turn<'_> {
         };
         let mut awaited = (0..REPLICAS).filter(|&other| replica.awaited() >> other & 1 != 0);
         if awaited.all(|other| grants(&other)) {
-            self.push(Step::Grant { primary }, state);
+            self.push(GroupStep::Grant { primary }, state);
         }
     }
 
@@ -280,17 +280,17 @@ impl Turn<'_> {
         if let Some(record) = from.log.get(to.log.len()) {
             let mut state = self.state;
             state.replicas[backup].log.push(record);
-            self.push(Step::Apply { primary, backup }, state);
+            self.push(GroupStep::Apply { primary, backup }, state);
             if self.has(Flaw::Gap) && to.log.iter().all(|record| !record.is_hole) {
                 let mut state = self.state;
                 state.replicas[backup].log.push(Record { is_hole: true, ..record });
-                self.push(Step::Skip { primary, backup }, state);
+                self.push(GroupStep::Skip { primary, backup }, state);
             }
         }
         if to.log.len() > from.acked[backup] {
             let mut state = self.state;
             state.replicas[primary].acked[backup] = to.log.len();
-            self.push(Step::Acknowledge { primary, backup }, state);
+            self.push(GroupStep::Acknowledge { primary, backup }, state);
         }
     }
 }

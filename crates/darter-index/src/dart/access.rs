@@ -2,7 +2,7 @@
 //! by one CAS, finding the slot that points to a node, and finishing a replacement that another
 //! client began.
 
-use super::descent::{Descent, End, Purpose, SlotAt, View};
+use super::descent::{Descent, DescentEnd, Purpose, SlotAt, View};
 use super::node::{Content, NodeRef, Slot};
 use super::operation::Operation;
 use super::situations;
@@ -41,9 +41,12 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Runs a descent to its end. The returned batch holds the leaf's words.
-    pub(super) async fn run(&mut self, descent: &mut Descent<'_>) -> Result<(End, darter_fabric::Batch)> {
+    pub(super) async fn run(
+        &mut self,
+        descent: &mut Descent<'_>,
+    ) -> Result<(DescentEnd, darter_fabric::Batch)> {
         if descent.arrived() {
-            return Ok((End::Reached, self.client.batch()));
+            return Ok((DescentEnd::Reached, self.client.batch()));
         }
         search::run(&mut self.client, &View { shared: self.shared, table: &self.table }, descent).await
     }
@@ -72,8 +75,8 @@ impl<F: Fabric> Operation<'_, F> {
         let (end, done) = self.run(&mut descent).await?;
         self.client.recycle(done);
         Ok(match (end, descent.incoming) {
-            (End::Reached, Some(incoming)) => Parent::Found { incoming, above: descent.above },
-            (End::Sealed, _) => Parent::Sealed(descent.node),
+            (DescentEnd::Reached, Some(incoming)) => Parent::Found { incoming, above: descent.above },
+            (DescentEnd::Sealed, _) => Parent::Sealed(descent.node),
             _ => Parent::Gone,
         })
     }

@@ -19,7 +19,7 @@ use super::operation::Operation;
 use super::prefix_hash::identity_depth;
 use super::retired_log::LogWrites;
 use super::stats;
-use crate::radix::path::{Path, Step};
+use crate::radix::path::{Path, PathStep};
 use crate::radix::slot::{END, FANOUT};
 use crate::radix::tally::Tally;
 use crate::{CheckReport, EstStats, Result};
@@ -97,7 +97,7 @@ impl<F: Fabric> Operation<'_, F> {
             }
             _ => None,
         });
-        let step = Step { addr: node.addr, name: node.ty.name(), depth: node.depth, identity };
+        let step = PathStep { addr: node.addr, name: node.ty.name(), depth: node.depth, identity };
         walk.path.enter(step, inner);
         let Inspection { report, tally, path, .. } = walk;
         path.visit_leaves(&mut self.client, (report, tally), &live, true).await

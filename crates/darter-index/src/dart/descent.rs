@@ -54,7 +54,7 @@ pub(crate) enum Purpose {
 
 /// How a descent ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum End {
+pub(crate) enum DescentEnd {
     /// The slot of the key's edge at [`Descent::node`] has no child.
     Vacant,
     /// There is a leaf under the key's edge, which was read whole: the key's own or another's.
@@ -251,7 +251,7 @@ pub(crate) struct View<'v> {
 }
 
 impl Search<View<'_>> for Descent<'_> {
-    type End = End;
+    type End = DescentEnd;
 
     #[inline]
     fn post(&mut self, view: &View<'_>, batch: &mut Batch) -> Result<()> {
@@ -285,7 +285,7 @@ impl Search<View<'_>> for Descent<'_> {
     }
 
     #[inline]
-    fn absorb(&mut self, view: &View<'_>, batch: &Batch) -> Result<Option<End>> {
+    fn absorb(&mut self, view: &View<'_>, batch: &Batch) -> Result<Option<DescentEnd>> {
         let View { shared, table } = *view;
         for (index, read) in self.stale.drain(..) {
             if let Some(read) = read {
@@ -296,7 +296,7 @@ impl Search<View<'_>> for Descent<'_> {
             Stage::Probe(_) => {
                 self.absorb_probe(table, batch);
                 self.next_hint(shared);
-                Ok(self.arrived().then_some(End::Reached))
+                Ok(self.arrived().then_some(DescentEnd::Reached))
             }
             Stage::RootWord(read) => {
                 let slot = Slot::from_word(read.map_or(0, |read| batch.words(read)[0]));
@@ -307,7 +307,7 @@ impl Search<View<'_>> for Descent<'_> {
                 self.trusted = true;
                 self.incoming = Some(SlotAt { addr: shared.words.root, slot });
                 self.enter(NodeRef { addr, ty, depth: 0 });
-                Ok(self.arrived().then_some(End::Reached))
+                Ok(self.arrived().then_some(DescentEnd::Reached))
             }
             Stage::Bucket(Some(read)) => {
                 let words = batch.words(*read);
@@ -315,7 +315,7 @@ impl Search<View<'_>> for Descent<'_> {
             }
             Stage::Leaf { at, read: Some(read), .. } => {
                 let leaf = leaf::parse(at.slot.addr(), batch.words(*read))?;
-                Ok(Some(End::Leaf { at: *at, read: *read, is_key: leaf.key == self.key.bytes() }))
+                Ok(Some(DescentEnd::Leaf { at: *at, read: *read, is_key: leaf.key == self.key.bytes() }))
             }
             Stage::Bucket(None) | Stage::Leaf { read: None, .. } => {
                 Err(IndexError::corrupt(self.node.addr, "descent absorbed before it was posted"))
@@ -347,7 +347,7 @@ impl Descent<'_> {
     }
 
     #[inline]
-    fn absorb_bucket(&mut self, view: &View<'_>, words: &[u64]) -> Result<Option<End>> {
+    fn absorb_bucket(&mut self, view: &View<'_>, words: &[u64]) -> Result<Option<DescentEnd>> {
         let View { shared, table } = *view;
         self.nodes_read += 1;
         let on_path = words[0] == self.key.identity(self.node.depth);
@@ -360,18 +360,18 @@ impl Descent<'_> {
                 } else {
                     self.next_hint(shared);
                 }
-                return Ok(self.arrived().then_some(End::Reached));
+                return Ok(self.arrived().then_some(DescentEnd::Reached));
             }
             self.trusted = true;
             self.began = (self.memory == Memory::Current).then_some((self.node.depth, self.nodes_read));
         } else if !on_path {
-            return Ok(Some(End::Diverged));
+            return Ok(Some(DescentEnd::Diverged));
         }
         if !matches!(self.purpose, Purpose::Read { .. }) {
             self.bucket.clear();
             self.bucket.extend_from_slice(words);
             if words[1..].iter().any(|&word| Slot::from_word(word).is_sealed()) {
-                return Ok(Some(End::Sealed));
+                return Ok(Some(DescentEnd::Sealed));
             }
         }
         let child = self.child_in(words);
@@ -382,7 +382,7 @@ impl Descent<'_> {
         }
         match child {
             Some(at) => self.follow(at),
-            None => Ok(Some(End::Vacant)),
+            None => Ok(Some(DescentEnd::Vacant)),
         }
     }
 
@@ -435,9 +435,9 @@ impl Descent<'_> {
 
     /// Continues with the content of the slot of the key's edge.
     #[inline]
-    fn follow(&mut self, at: SlotAt) -> Result<Option<End>> {
+    fn follow(&mut self, at: SlotAt) -> Result<Option<DescentEnd>> {
         match at.slot.content() {
-            Content::Empty | Content::Tomb => Ok(Some(End::Vacant)),
+            Content::Empty | Content::Tomb => Ok(Some(DescentEnd::Vacant)),
             Content::Leaf { class, .. } => {
                 self.stage = Stage::Leaf { at, class, read: None };
                 Ok(None)
@@ -449,9 +449,9 @@ impl Descent<'_> {
                 self.incoming = Some(at);
                 self.enter(NodeRef { addr, ty, depth });
                 if self.arrived() {
-                    return Ok(Some(End::Reached));
+                    return Ok(Some(DescentEnd::Reached));
                 }
-                Ok((depth > self.key.bytes().len()).then_some(End::Diverged))
+                Ok((depth > self.key.bytes().len()).then_some(DescentEnd::Diverged))
             }
             Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of unknown type")),
         }

@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_begins_where_searches_end_far_below() {
+    fn hint_is_far_if_searches_end_far_below_it() {
         let cache = HintCache::new(64);
         let is_far = || cache.get(of_one_line(0), 0).unwrap().2;
         cache.put(of_one_line(0), 0, node(160, 9));

@@ -45,7 +45,7 @@ fn a_table_that_is_built_names_no_node_that_is_gone() {
         let builder = executor.spawn(0, async {
             assert!(dart.adjust_to(&mut slow, &[1, 3]).await.unwrap().entries > 0);
         });
-        let is_over = advance(&mut executor, builder, events, |_| true);
+        let has_ended = advance(&mut executor, builder, events, |_| true);
         alone(&pool, async {
             assert!(dart.delete(&mut quick, PAIRS[0]).await.unwrap());
             pass_graces(&pool, &dart, &mut quick).await;
@@ -53,7 +53,7 @@ fn a_table_that_is_built_names_no_node_that_is_gone() {
         finish(&mut executor, builder);
         alone(&pool, pass_graces(&pool, &dart, &mut quick));
         assert_eq!(verify(&pool, &dart, &PAIRS[1..]), 0, "after {events} events");
-        if is_over {
+        if has_ended {
             return;
         }
     }
@@ -62,7 +62,7 @@ fn a_table_that_is_built_names_no_node_that_is_gone() {
 /// A scrub is stopped between its verbs, while the table that it has seen being built becomes
 /// current.
 #[test]
-fn a_scrub_beside_a_change_of_tables_clears_both() {
+fn scrub_during_a_change_of_tables_clears_both() {
     for verbs in 0.. {
         let (pool, dart) = process::<Dart<Sim>>(options(), &PAIRS);
         let _at_the_end = Unscheduled(pool.fabric().clone());
@@ -89,12 +89,12 @@ fn a_scrub_beside_a_change_of_tables_clears_both() {
         }
         assert_eq!(verify(&pool, &dart, &PAIRS[1..]), 2, "an entry of it in each table");
         let scrubber = executor.spawn(0, async { dart.maintain(&mut held).await.unwrap() });
-        let is_over = advance(&mut executor, scrubber, verbs, executes);
+        let has_ended = advance(&mut executor, scrubber, verbs, executes);
         finish(&mut executor, builder);
         finish(&mut executor, scrubber);
         alone(&pool, pass_graces(&pool, &dart, &mut quick));
         assert_eq!(verify(&pool, &dart, &PAIRS[1..]), 0, "after {verbs} verbs");
-        if is_over {
+        if has_ended {
             assert!(verbs > 4, "the root words, and a bucket of each table");
             return;
         }
@@ -179,7 +179,7 @@ fn what_is_remembered_of_a_node_ends_before_a_sweep_frees_it() {
         let held = executor.spawn(0, async {
             assert!(reader.get(&mut slow, KEYS[0]).await.unwrap().is_some());
         });
-        let is_over = advance(&mut executor, held, verbs, executes);
+        let has_ended = advance(&mut executor, held, verbs, executes);
         // A fourth child: the node is replaced by a larger one.
         alone(&pool, put(&other, &mut dies, b"stem1234d"));
         executor.kill(1);
@@ -212,7 +212,7 @@ fn what_is_remembered_of_a_node_ends_before_a_sweep_frees_it() {
         finish(&mut executor, sweeper);
         verify(&pool, &reader, &KEYS);
         verify(&pool, &reader, &[b"stem1234d", b"x2"]);
-        if is_over {
+        if has_ended {
             return;
         }
     }
@@ -233,7 +233,7 @@ fn a_put_gets_past_a_node_and_a_parent_that_others_left_half_replaced() {
         let mut executor = Executor::new(pool.fabric());
         let below = executor.spawn(0, put(&dart, &mut one, b"scxd"));
         let above = executor.spawn(0, put(&dart, &mut two, b"sd"));
-        let is_over = [
+        let has_ended = [
             advance(&mut executor, below, stops[0], writes),
             advance(&mut executor, above, stops[1], writes),
         ];
@@ -243,7 +243,7 @@ fn a_put_gets_past_a_node_and_a_parent_that_others_left_half_replaced() {
         finish(&mut executor, above);
         verify(&pool, &dart, &KEYS);
         verify(&pool, &dart, &[b"scxd", b"scxe", b"sd"]);
-        is_over
+        has_ended
     });
 }
 
@@ -277,7 +277,7 @@ fn an_empty_subtree_goes_only_once() {
             assert!(dart.delete(&mut slow, b"stx").await.unwrap());
         });
         let parting = executor.spawn(0, put(&dart, &mut quick, b"sa"));
-        let is_over = [
+        let has_ended = [
             advance(&mut executor, tidying, stops[0], writes),
             advance(&mut executor, parting, stops[1], writes),
         ];
@@ -288,7 +288,7 @@ fn an_empty_subtree_goes_only_once() {
         verify(&pool, &dart, &[b"else", b"sa"]);
         block_on(pass_graces(&pool, &dart, &mut quick));
         verify(&pool, &dart, &[b"else", b"sa"]);
-        is_over
+        has_ended
     });
 }
 
@@ -318,12 +318,12 @@ fn a_copy_on_another_memory_node_is_there_before_its_link() {
                     left == 0
                 });
             }
-            let is_over = executor.has_ended(writer);
-            is_met |= is_over && nodes == [true; 2];
+            let has_ended = executor.has_ended(writer);
+            is_met |= has_ended && nodes == [true; 2];
             verify(&pool, &other, &keys);
             go_on_by_the_last(&mut executor, writer, |_| false);
             verify(&pool, &other, &keys);
-            if is_over {
+            if has_ended {
                 break;
             }
         }
@@ -346,7 +346,7 @@ fn root_of(pool: &Pool<Sim>, dart: &Dart<Sim>) -> (NodeRef, bool) {
 /// One client seals a full node to add a child. Each time, before it has linked its copy, another
 /// client copies the node in order to replace a node below.
 #[test]
-fn whoever_finds_its_node_copied_finds_room_in_the_copy() {
+fn writer_whose_node_was_copied_finds_room_in_the_copy() {
     const KEYS: [&[u8]; 5] = [b"a", b"b", b"c1", b"c2", b"c3"];
     let (pool, dart) = process::<Dart<Sim>>(options(), &KEYS);
     let _at_the_end = Unscheduled(pool.fabric().clone());

@@ -17,7 +17,7 @@ use darter_pool::Client;
 use smallvec::SmallVec;
 
 /// A bucket on the path, and the edge that continues from it.
-struct Step {
+struct PrefetchStep {
     bucket: GlobalAddr,
     /// Its words that may hold the edge's slot.
     words: std::ops::Range<u64>,
@@ -34,7 +34,7 @@ impl<F: Fabric> Dart<F> {
             return;
         }
         let (table, era) = (self.shared.table(), self.shared.log.era());
-        let mut steps: SmallVec<[Step; 16]> = SmallVec::new();
+        let mut steps: SmallVec<[PrefetchStep; 16]> = SmallVec::new();
         for key in keys {
             let Some(longest) = table.list.longest_below(key.len()) else { continue };
             let mut hashed = HashedKey::new(self.shared.keys, key);
@@ -46,9 +46,9 @@ impl<F: Fabric> Dart<F> {
             let bucket = node.bucket_addr(edge);
             let words = node.ty.direct_word(edge).unwrap_or(1)..node.ty.search_words(edge);
             endpoint.prefetch(bucket, words.end);
-            steps.push(Step { bucket, words: words.start as u64..words.end as u64, edge });
+            steps.push(PrefetchStep { bucket, words: words.start as u64..words.end as u64, edge });
         }
-        for Step { bucket, mut words, edge } in steps {
+        for PrefetchStep { bucket, mut words, edge } in steps {
             let slot = words.find_map(|word| {
                 let slot = Slot::from_word(endpoint.peek(bucket.plus(word * 8))?);
                 slot.is_of(edge).then_some(slot)

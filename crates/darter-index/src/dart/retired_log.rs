@@ -372,7 +372,7 @@ mod tests {
     /// A client is stopped after it has read how many nodes were retired, but not which. Another
     /// client of its process begins in the same epoch.
     #[test]
-    fn nobody_goes_by_a_view_before_the_log_is_followed() {
+    fn view_is_not_used_before_the_log_is_followed() {
         const KEYS: [&[u8]; 3] = [b"stem1234a", b"stem1234b", b"else"];
         let (pool, dart) = fixtures::process::<Dart<_>>(options(), &KEYS);
         let _at_the_end = Unscheduled(pool.fabric().clone());

@@ -1,7 +1,7 @@
 //! Search and multi-get (paper, section 4.1).
 
 use super::Dart;
-use super::descent::{Descent, End, Purpose, View};
+use super::descent::{Descent, DescentEnd, Purpose, View};
 use super::leaf;
 use super::shared::Shared;
 use crate::Result;
@@ -39,7 +39,7 @@ impl<F: Fabric> Dart<F> {
         let view = View { shared, table: &table };
         let (end, done) = search::run(&mut client, &view, &mut descent).await?;
         let result = match end {
-            End::Leaf { at, read, is_key: true } => {
+            DescentEnd::Leaf { at, read, is_key: true } => {
                 Some(f(leaf::parse_again(at.slot.addr(), done.words(read))?.value))
             }
             _ => None,
@@ -69,7 +69,7 @@ impl<F: Fabric> Dart<F> {
         });
         let view = View { shared, table: &table };
         search::run_all(&mut client, &view, descents, |_, end, done| {
-            let End::Leaf { at, read, is_key: true } = end else { return Ok(None) };
+            let DescentEnd::Leaf { at, read, is_key: true } = end else { return Ok(None) };
             Ok(Some(leaf::parse_again(at.slot.addr(), done.words(read))?.value.to_vec()))
         })
         .await

@@ -35,7 +35,7 @@ pub(crate) struct Visited {
 }
 
 /// An entry of the walk's frontier.
-enum Step {
+enum WalkEntry {
     Unread(Item<PathDepths>),
     Met(Visited),
 }
@@ -63,14 +63,14 @@ impl<F: Fabric> Operation<'_, F> {
             above: 0,
             carried: PathDepths::default(),
         };
-        let mut frontier = VecDeque::from([Step::Unread(item)]);
+        let mut frontier = VecDeque::from([WalkEntry::Unread(item)]);
         let mut visited = Vec::new();
         let mut fresh = 0;
         loop {
             // A node counts as visited if nothing before it is left: nodes cut off by the end of
             // the chunk are read again.
-            while let Some(Step::Met(_)) = frontier.front() {
-                if let Some(Step::Met(visit)) = frontier.pop_front() {
+            while let Some(WalkEntry::Met(_)) = frontier.front() {
+                if let Some(WalkEntry::Met(visit)) = frontier.pop_front() {
                     // Nodes that an earlier chunk visited are not counted: otherwise a chunk could
                     // end where it began.
                     fresh += usize::from(!visit.again);
@@ -80,7 +80,7 @@ impl<F: Fabric> Operation<'_, F> {
             if frontier.is_empty() || fresh >= budget {
                 break;
             }
-            let run: Vec<Step> = frontier.drain(..frontier.len().min(WIDTH)).collect();
+            let run: Vec<WalkEntry> = frontier.drain(..frontier.len().min(WIDTH)).collect();
             let expanded = self.expand((&mut limits, from_len), run).await?;
             put_front(&mut frontier, expanded);
         }
@@ -98,12 +98,12 @@ impl<F: Fabric> Operation<'_, F> {
     async fn expand(
         &mut self,
         (limits, from_len): (&mut Limits<'_>, usize),
-        run: Vec<Step>,
-    ) -> Result<Vec<Step>> {
+        run: Vec<WalkEntry>,
+    ) -> Result<Vec<WalkEntry>> {
         let mut batch = self.client.batch();
         let mut reads = Vec::with_capacity(run.len());
         for step in &run {
-            if let Step::Unread(item) = step
+            if let WalkEntry::Unread(item) = step
                 && let Place::Node(node) = item.place
             {
                 reads.push((*item, node, batch.read(node.addr, node.ty.words())));
@@ -133,7 +133,7 @@ impl<F: Fabric> Operation<'_, F> {
         let mut next = Vec::new();
         let mut read_nodes = reads.into_iter().zip(standings);
         for step in run {
-            if let Step::Met(_) = step {
+            if let WalkEntry::Met(_) = step {
                 next.push(step);
                 continue;
             }
@@ -145,13 +145,13 @@ impl<F: Fabric> Operation<'_, F> {
             for child in children {
                 match child.place {
                     Place::Leaf(slot) => leaves.push(slot),
-                    Place::Node(_) => nodes.push(Step::Unread(child)),
+                    Place::Node(_) => nodes.push(WalkEntry::Unread(child)),
                 }
             }
             let live =
                 super::node::slots(node.ty, done.words(read)).filter(|(_, slot)| slot.is_live()).count();
             let again = touches.low && node.depth < from_len;
-            next.push(Step::Met(Visited { node, above: item.above, path, leaves, live, again }));
+            next.push(WalkEntry::Met(Visited { node, above: item.above, path, leaves, live, again }));
             next.extend(nodes);
         }
         self.client.recycle(done);
@@ -159,9 +159,9 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// The first key below the front of a frontier.
-    async fn first_key(&mut self, frontier: VecDeque<Step>) -> Result<Option<Vec<u8>>> {
+    async fn first_key(&mut self, frontier: VecDeque<WalkEntry>) -> Result<Option<Vec<u8>>> {
         for step in frontier {
-            if let Step::Unread(Item { place: Place::Node(node), .. }) = step
+            if let WalkEntry::Unread(Item { place: Place::Node(node), .. }) = step
                 && let Some(key) = keys_below(&mut self.client, &[node]).await?.pop().flatten()
             {
                 // Any key below identifies the subtree, but only its first bytes are the subtree's

@@ -14,7 +14,7 @@
 
 use super::Dart;
 use super::access::{Parent, Target};
-use super::descent::{Descent, End, SlotAt};
+use super::descent::{Descent, DescentEnd, SlotAt};
 use super::leaf;
 use super::node::{Content, NodeType, Slot};
 use super::operation::Operation;
@@ -56,15 +56,15 @@ enum Lookup {
 
 impl Lookup {
     /// Classifies the end of a writer's descent, using the batch that it left.
-    fn of<F: Fabric>(client: &mut Pinned<'_, F>, end: End, done: Batch) -> Result<Self> {
+    fn of<F: Fabric>(client: &mut Pinned<'_, F>, end: DescentEnd, done: Batch) -> Result<Self> {
         let spot = match end {
-            End::Leaf { at, is_key: true, .. } => Self::Key(at),
-            End::Leaf { at, read, is_key: false } => {
+            DescentEnd::Leaf { at, is_key: true, .. } => Self::Key(at),
+            DescentEnd::Leaf { at, read, is_key: false } => {
                 Self::Other(at, leaf::parse_again(at.slot.addr(), done.words(read))?.key.to_vec())
             }
-            End::Vacant => Self::Vacant,
-            End::Diverged => Self::Diverged,
-            End::Sealed | End::Reached => Self::Sealed,
+            DescentEnd::Vacant => Self::Vacant,
+            DescentEnd::Diverged => Self::Diverged,
+            DescentEnd::Sealed | DescentEnd::Reached => Self::Sealed,
         };
         client.recycle(done);
         Ok(spot)
@@ -113,7 +113,7 @@ impl<F: Fabric> Dart<F> {
             let (end, done) = operation.run(&mut descent).await?;
             value.clear();
             let decision = match end {
-                End::Sealed => None,
+                DescentEnd::Sealed => None,
                 _ => Some(decide(value_at(end, &done)?, &mut value)),
             };
             let spot = Lookup::of(&mut operation.client, end, done)?;
@@ -148,7 +148,7 @@ impl<F: Fabric> Operation<'_, F> {
     async fn put_turn(&mut self, draft: &mut Draft<'_>, condition: Condition<'_>) -> Result<Attempt> {
         let mut descent = self.descent(draft.key);
         let (end, done) = self.run(&mut descent).await?;
-        let is_known = !matches!(end, End::Sealed);
+        let is_known = !matches!(end, DescentEnd::Sealed);
         let is_refused = is_known && !condition.holds_for(value_at(end, &done)?);
         let spot = Lookup::of(&mut self.client, end, done)?;
         if is_refused {
@@ -304,20 +304,20 @@ impl<F: Fabric> Operation<'_, F> {
             let (end, done) = self.run(&mut descent).await?;
             self.client.recycle(done);
             let (node, incoming, known) = match end {
-                End::Sealed => {
+                DescentEnd::Sealed => {
                     self.help(key, descent.node).await?;
                     continue;
                 }
-                End::Vacant | End::Leaf { is_key: false, .. } => {
+                DescentEnd::Vacant | DescentEnd::Leaf { is_key: false, .. } => {
                     let incoming = descent.incoming.map(|incoming| (incoming, descent.above));
                     (descent.node, incoming, Some(&descent.bucket[..]))
                 }
                 // The key left the path below `holder`, which is the node that may be sparse.
-                End::Diverged => match descent.holder {
+                DescentEnd::Diverged => match descent.holder {
                     Some(holder) => (holder, None, None),
                     None => return Ok(()),
                 },
-                End::Leaf { .. } | End::Reached => return Ok(()),
+                DescentEnd::Leaf { .. } | DescentEnd::Reached => return Ok(()),
             };
             let words = match known {
                 Some(words) if node.ty.buckets() == 1 => words.to_vec(),
@@ -379,9 +379,9 @@ impl<F: Fabric> Operation<'_, F> {
 
 /// The value of the key whose search has ended, as held by the batch that it left; `None` if the
 /// key is absent.
-fn value_at(end: End, done: &Batch) -> Result<Option<&[u8]>> {
+fn value_at(end: DescentEnd, done: &Batch) -> Result<Option<&[u8]>> {
     match end {
-        End::Leaf { at, read, is_key: true } => {
+        DescentEnd::Leaf { at, read, is_key: true } => {
             Ok(Some(leaf::parse_again(at.slot.addr(), done.words(read))?.value))
         }
         _ => Ok(None),

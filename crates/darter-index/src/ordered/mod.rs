@@ -13,19 +13,20 @@
 //! write is taken over.
 
 mod modify;
+mod report;
 mod sweep;
 mod transaction;
 mod tree;
 
+pub use report::{CheckReport, EstStats, IndexStats, NodeTypeStats};
 pub use sweep::Swept;
 pub(crate) use transaction::check_order;
 pub use transaction::{Access, Commit, Version, Versioned, Write};
 pub use tree::{TreeEdge, TreeView};
 
 use crate::{IndexError, Result};
-use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_fabric::{Fabric, OpKind};
 use darter_pool::{Client, ReachableSet};
-use std::fmt::Display;
 use std::future::Future;
 use std::ops::Bound;
 
@@ -211,8 +212,8 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
     ) -> impl Future<Output = Result<PutOutcome>> + Send;
 
     /// Returns the values of the first keys of a list, in their order: of at least one key, and of
-    /// all keys if the values are small. Takes as many round trips as the longest search among
-    /// them. Called by [`OrderedIndex::multi_get`], which has checked the keys.
+    /// all keys if their values have less than 1 MiB together. Takes as many round trips as the
+    /// longest search among them. Called by [`OrderedIndex::multi_get`], which has checked the keys.
     fn multi_get_chunk(
         &self,
         client: &mut Client<F>,
@@ -455,8 +456,8 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
     }
 
     /// Returns the values of the first keys of a list, in their order: of at least one key if the
-    /// list is not empty. Large values end the read early. Up to 256 keys share the round trips of
-    /// the longest search among them.
+    /// list is not empty, and of at most 256. They share the round trips of the longest search among
+    /// them, except that values of 1 MiB or more together end the read early.
     fn multi_get_first(
         &self,
         client: &mut Client<F>,
@@ -492,146 +493,4 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
             Ok(values)
         }
     }
-}
-
-/// The result of a check.
-#[derive(Debug, Default)]
-pub struct CheckReport {
-    /// Broken invariants, described so that a person can act on them; empty if the index is sound.
-    /// At most 1,000 are kept.
-    pub violations: Vec<String>,
-    /// Observations that break no invariant, such as work that a dead client left half done.
-    pub remarks: Vec<String>,
-    /// Hints that name a node that is no longer in the index. There are none if no unlinked object
-    /// is waiting to be freed.
-    pub stale_hints: u64,
-    /// Every object reachable from the index's roots, for the pool's audit.
-    pub reachable: ReachableSet,
-    /// Counts and sizes.
-    pub stats: IndexStats,
-}
-
-/// Bytes of leaves that a check reads in one round trip.
-const LEAF_BATCH_BYTES: usize = 1 << 20;
-
-/// Maximum number of violations, and of remarks, that are kept.
-const FINDINGS_MAX: usize = 1000;
-
-impl CheckReport {
-    /// Adds a broken invariant, up to the maximum number that is kept.
-    pub fn violation(&mut self, text: String) {
-        if self.violations.len() < FINDINGS_MAX {
-            self.violations.push(text);
-        }
-    }
-
-    /// Records that `what` cannot be read because the pool's bytes are damaged.
-    ///
-    /// # Errors
-    /// Returns an error that does not concern the pool's bytes, such as a lost connection: the
-    /// check cannot continue after it.
-    pub fn unreadable(&mut self, what: impl Display, error: impl Into<IndexError>) -> Result<()> {
-        let error = error.into();
-        if !error.is_damage() {
-            return Err(error);
-        }
-        self.violation(format!("{what}: {error}"));
-        Ok(())
-    }
-
-    /// Reads leaves, each given by its address and length in words, up to 1 MiB per round trip, and
-    /// passes the words of each to `verify`.
-    ///
-    /// # Errors
-    /// Those of [`CheckReport::unreadable`].
-    pub async fn verify_each<F: Fabric, T: Sync>(
-        &mut self,
-        client: &mut Client<F>,
-        leaves: &[(T, GlobalAddr, usize)],
-        mut verify: impl FnMut(&mut Self, &T, &[u64]) + Send,
-    ) -> Result<()> {
-        let mut rest = leaves;
-        while let [(_, first, _), ..] = rest {
-            let (mut batch, mut reads, mut bytes) = (client.batch(), Vec::new(), 0);
-            while let [(leaf, addr, words), tail @ ..] = rest
-                && (reads.is_empty() || bytes + words * 8 <= LEAF_BATCH_BYTES)
-            {
-                reads.push((leaf, batch.read(*addr, *words)));
-                bytes += words * 8;
-                rest = tail;
-            }
-            match client.complete(batch).await {
-                Ok(done) => reads.iter().for_each(|&(leaf, read)| verify(self, leaf, done.words(read))),
-                Err(error) => self.unreadable(format_args!("leaves read with that at {first}"), error)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds a remark, up to the maximum number that is kept.
-    pub fn remark(&mut self, text: String) {
-        if self.remarks.len() < FINDINGS_MAX {
-            self.remarks.push(text);
-        }
-    }
-
-    /// Records an object as reached. Returns whether it is new and overlaps no other; if not, adds
-    /// a violation.
-    pub fn reach(&mut self, addr: GlobalAddr, bytes: u64, what: &str) -> bool {
-        let is_fresh = self.reachable.insert(addr, bytes);
-        if !is_fresh {
-            self.violation(format!("{what} at {addr}: overlaps another object, or is reached twice"));
-        }
-        is_fresh
-    }
-}
-
-/// Counts and sizes of an index.
-#[derive(Clone, Debug, Default)]
-pub struct IndexStats {
-    /// Keys.
-    pub keys: u64,
-    /// Bytes of leaves: keys, values, headers, rounding.
-    pub kv_bytes: u64,
-    /// Bytes of everything else: inner nodes and the express skip table; for Quiver, nodes and
-    /// pages, including the pairs stored in pages.
-    pub index_bytes: u64,
-    /// Inner nodes by type name, smallest type first: count, bytes, live children.
-    pub nodes: Vec<NodeTypeStats>,
-    /// `levels[d]` is the number of leaves with `d` inner nodes above them (index 0 is unused).
-    pub levels: Vec<u64>,
-    /// Deepest leaf, in inner nodes.
-    pub depth_max: usize,
-    /// The express skip table, if the index has one.
-    pub est: Option<EstStats>,
-}
-
-/// Counts and sizes of one inner-node type.
-#[derive(Clone, Debug)]
-pub struct NodeTypeStats {
-    /// `N4`, `N16` and so on.
-    pub name: &'static str,
-    /// Nodes of this type.
-    pub count: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Live children in them.
-    pub children: u64,
-}
-
-/// The express skip table's state (DART, section 3.1).
-#[derive(Clone, Debug, Default)]
-pub struct EstStats {
-    /// The prefix list, in bytes, ascending.
-    pub prefix_list: Vec<u8>,
-    /// Entries in the directory.
-    pub directory_entries: u64,
-    /// Segments.
-    pub segments: u64,
-    /// Slots in use.
-    pub entries: u64,
-    /// Total slots.
-    pub slots: u64,
-    /// Bytes of the directory and the segments.
-    pub bytes: u64,
 }

@@ -109,7 +109,7 @@ fn wrong_maps_cost_round_trips_and_nothing_else() {
 }
 
 #[test]
-fn a_record_spelled_in_a_value_is_no_record() {
+fn record_bytes_within_a_value_are_not_a_record() {
     let sim = Sim::new(1, 8 << 20);
     let options = QuiverOptions { cache_bytes: 0, ..OPTIONS() };
     let (pool, quiver) = process_on::<Quiver<Sim>>(&sim, options, &[]);

@@ -1,7 +1,7 @@
 //! The blind CAS of a put whose condition does not depend on the value: on the record given by a
 //! remembered map, in the batch that reads it (`docs/quiver.md`, "Blind CAS").
 
-use super::descent::{Descent, End, Lookup, Purpose};
+use super::descent::{Descent, Lookup, PageSearchEnd, Purpose};
 use super::operation::Operation;
 use super::page::{PageRef, Shape};
 use super::situations;
@@ -14,10 +14,10 @@ use darter_fabric::{Fabric, GlobalAddr};
 use std::pin::pin;
 
 /// The state of such a put before it knows its place.
-#[allow(clippy::large_enum_variant)] // as `End`
+#[allow(clippy::large_enum_variant)] // as `PageSearchEnd`
 pub(super) enum Overwrite {
     /// The place is known, and unchanged.
-    Found(End),
+    Found(PageSearchEnd),
     /// The value is replaced.
     Done,
     /// Another key's record was changed; the put starts again.
@@ -116,7 +116,7 @@ impl<F: Fabric> Operation<'_, F> {
 }
 
 /// Whether the descent ended at a record for which a blind CAS would have won.
-fn is_inline(end: &End) -> bool {
-    let End::Page(found) = end else { return false };
+fn is_inline(end: &PageSearchEnd) -> bool {
+    let PageSearchEnd::Page(found) = end else { return false };
     matches!(found.spot, Lookup::Record { word, .. } if word.state() == State::Inline && !word.is_sealed())
 }

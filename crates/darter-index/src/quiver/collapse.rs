@@ -2,7 +2,7 @@
 //! (`docs/quiver.md`, "Collapse"); and the cleanup after deletes.
 
 use super::content::Content as Pairs;
-use super::descent::{Descent, End, NodeAt};
+use super::descent::{Descent, NodeAt, PageSearchEnd};
 use super::nibble::{EDGES, END};
 use super::node::{self, Content, NODE_BYTES, SKIP_MAX, Slot};
 use super::operation::Operation;
@@ -29,7 +29,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// Finishes the replacement of the highest sealed node on a key's path.
     pub(super) async fn help_above(&mut self, key: &[u8]) -> Result<()> {
         let mut descent = self.descent_from_root(key);
-        if let End::Sealed { node } = self.run(&mut descent).await?
+        if let PageSearchEnd::Sealed { node } = self.run(&mut descent).await?
             && let Some(parent) = descent.incoming
         {
             note(situations::NODE_HELPED);
@@ -45,11 +45,11 @@ impl<F: Fabric> Operation<'_, F> {
             let mut descent = self.descent_from_root(key);
             let end = self.run(&mut descent).await?;
             let node = match end {
-                End::Sealed { .. } => {
+                PageSearchEnd::Sealed { .. } => {
                     self.help_above(key).await?;
                     continue;
                 }
-                End::Page(found) => {
+                PageSearchEnd::Page(found) => {
                     let Some(from) = found.from else { return Ok(()) };
                     if found.head.is_thin(found.head.live_about()) && self.is_thin(found.head.page).await? {
                         self.rebuild(from, found.head.page).await?;
@@ -57,8 +57,11 @@ impl<F: Fabric> Operation<'_, F> {
                     }
                     from.node
                 }
-                End::Vacant { parent } => parent.node,
-                End::Diverged { .. } | End::Value(_) | End::Standing(..) | End::Hot(_) => return Ok(()),
+                PageSearchEnd::Vacant { parent } => parent.node,
+                PageSearchEnd::Diverged { .. }
+                | PageSearchEnd::Value(_)
+                | PageSearchEnd::Standing(..)
+                | PageSearchEnd::Hot(_) => return Ok(()),
             };
             if !self.collapse(node, &descent).await? {
                 return Ok(());
@@ -316,7 +319,7 @@ mod tests {
         let spoil = async |client: &mut Client<Sim>, key: &[u8]| {
             let mut operation = Operation::begin(&quiver.shared, client, OpKind::Maintain).await.unwrap();
             let mut descent = operation.descent_from_root(key);
-            let End::Page(found) = operation.run(&mut descent).await.unwrap() else {
+            let PageSearchEnd::Page(found) = operation.run(&mut descent).await.unwrap() else {
                 panic!("{key:?} is in no page");
             };
             let mut batch = operation.client.batch();

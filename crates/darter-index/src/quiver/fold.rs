@@ -11,7 +11,7 @@
 //! check has paid off. It checks rarely if few records are ever changed, if the same few change
 //! again and again, or if values are too long to be stored in pages.
 
-use super::descent::{Descent, End, Lookup, Purpose};
+use super::descent::{Descent, Lookup, PageSearchEnd, Purpose};
 use super::nibble::NibbleKey;
 use super::operation::Operation;
 use super::pace::Pace;
@@ -26,10 +26,10 @@ use crate::{IndexError, Result};
 use darter_fabric::Fabric;
 
 /// Whether a read took a round trip for a leaf whose pair could be stored in a page.
-pub(super) fn took_a_trip(end: &End) -> bool {
+pub(super) fn took_a_trip(end: &PageSearchEnd) -> bool {
     let value = match end {
-        End::Value(value) => value.as_ref(),
-        End::Page(found) => match &found.spot {
+        PageSearchEnd::Value(value) => value.as_ref(),
+        PageSearchEnd::Page(found) => match &found.spot {
             Lookup::Delta { value, .. } => Some(value),
             Lookup::Record { word, value, .. } => {
                 value.as_ref().filter(|_| matches!(word.state(), State::Leaf { .. }))
@@ -114,7 +114,7 @@ impl<F: Fabric> Operation<'_, F> {
             return Ok(Some((parent, page, page.parse(words)?)));
         }
         let mut descent = Descent::by_nodes(self.shared, key, Purpose::Write, self.client.epoch());
-        let End::Page(found) = self.run(&mut descent).await? else { return Ok(None) };
+        let PageSearchEnd::Page(found) = self.run(&mut descent).await? else { return Ok(None) };
         let page = found.head.page;
         let is_it = known.is_none_or(|known| known.addr == page.addr);
         let Some(parent) = found.from.filter(|_| is_it) else { return Ok(None) };

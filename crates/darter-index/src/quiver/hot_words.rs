@@ -76,7 +76,7 @@ fn a_hot_word_of_another_life_is_not_believed() {
 
 /// The other key's put died before it restored INLINE.
 #[test]
-fn a_record_under_another_keys_leaf_is_no_hot_word() {
+fn record_of_another_keys_leaf_is_not_a_hot_word() {
     // All these pools use the same hash keys.
     let [key, other] = &twins(bulk_loaded(&[b"fig"]).0.secret());
     let (key, other) = (&key[..], &other[..]);
@@ -125,7 +125,7 @@ fn a_scan_hands_on_the_pair_of_a_hot_word_in_its_place() {
 }
 
 #[test]
-fn the_leaf_is_read_behind_the_words_that_protect_it() {
+fn leaf_is_read_after_the_words_that_protect_it() {
     let key = &b"pear"[..];
     let (_pool, quiver, mut client) = bulk_loaded(&[key]);
     block_on(put(&quiver, &mut client, key, b"new"));

@@ -1,6 +1,6 @@
 //! Intents of transactions as descents find them, and their transactions' states.
 
-use super::outcome::{End, Lookup};
+use super::outcome::{Lookup, PageSearchEnd};
 use super::situations;
 use crate::Result;
 use crate::checker::note;
@@ -17,10 +17,10 @@ pub(super) fn intent_in(spot: &Lookup) -> Result<Option<Intent<'_>>> {
 }
 
 /// The intent at the end of a descent.
-pub(super) fn intent_at(end: &End) -> Result<Option<Intent<'_>>> {
+pub(super) fn intent_at(end: &PageSearchEnd) -> Result<Option<Intent<'_>>> {
     match end {
-        End::Page(found) => intent_in(&found.spot),
-        End::Value(Some(image)) => Intent::of(image),
+        PageSearchEnd::Page(found) => intent_in(&found.spot),
+        PageSearchEnd::Value(Some(image)) => Intent::of(image),
         _ => Ok(None),
     }
 }

@@ -36,7 +36,7 @@ fn after_a_half_done_parting(finish: &impl AsyncFn(&Quiver<Sim>, &mut Client<Sim
         }
         let mut executor = Executor::new(&sim);
         let parting = executor.spawn(1, put_large(&other, &mut dies, &[0x60]));
-        let is_over = advance(&mut executor, parting, writes_done, writes);
+        let has_ended = advance(&mut executor, parting, writes_done, writes);
         executor.kill(1);
         alone(&pool, async {
             for key in [0x40, 0x50_u8] {
@@ -51,7 +51,7 @@ fn after_a_half_done_parting(finish: &impl AsyncFn(&Quiver<Sim>, &mut Client<Sim
         assert_eq!(pool.fabric().misuse(), None, "after {writes_done} writes");
         verify(&pool, &quiver, &[&[0x10]]);
         drop(executor);
-        if is_over {
+        if has_ended {
             assert!(writes_done > 10, "seals, two parts and their CASes");
             return;
         }
@@ -128,14 +128,14 @@ fn search_beside_an_undone_cas(writes_done: usize) -> bool {
         let reading = executor.spawn(0, async {
             assert_eq!(quiver.get(&mut slow, &one).await.unwrap().as_deref(), Some(&b"true"[..]));
         });
-        let is_over = [
+        let has_ended = [
             advance(&mut executor, reading, stops[0], |_| true),
             advance(&mut executor, hitting, stops[1], |_| true),
         ];
         finish(&mut executor, reading);
         finish(&mut executor, hitting);
         verify(&pool, &quiver, &[&one]);
-        is_over
+        has_ended
     });
     has_ended
 }
@@ -171,7 +171,7 @@ fn a_blind_cas_changes_no_page_of_another_life() {
         });
         let mut executor = Executor::new(&sim);
         let replacing = executor.spawn(0, passing(&mut client, &[b"f"]));
-        let is_over = advance(&mut executor, replacing, writes_done, writes);
+        let has_ended = advance(&mut executor, replacing, writes_done, writes);
         alone(&pool, async {
             other.put(&mut late, b"a", b"true", Condition::Always).await.unwrap();
             let value = quiver.get(&mut pool.client().unwrap(), b"a").await.unwrap();
@@ -180,7 +180,7 @@ fn a_blind_cas_changes_no_page_of_another_life() {
         finish(&mut executor, replacing);
         let report = alone(&pool, async { quiver.check(&mut pool.client().unwrap()).await.unwrap() });
         assert_eq!(report.violations, Vec::<String>::new());
-        if is_over {
+        if has_ended {
             return;
         }
     }

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_go_where_there_is_room() {
+    fn copies_go_to_free_entries_then_overwrite_others() {
         let mut copied = Copied::default();
         assert_eq!([3, 9, 12, 3].map(|lo| copied.assign(lo)), [0, 1, 2, 0]);
         let free = [1, 2, 4, 5, 6, 7, 8].map(|lo| copied.assign(lo));

@@ -1,6 +1,6 @@
 //! An operation in progress, and the steps that several operations share.
 
-use super::descent::{Descent, End, NodeAt, Purpose};
+use super::descent::{Descent, NodeAt, PageSearchEnd, Purpose};
 use super::nibble::identity_of;
 use super::node;
 use super::page::{PageRef, Shape};
@@ -27,7 +27,7 @@ impl<'a, F: Fabric> Operation<'a, F> {
         Ok(Self { shared, client: client.pin(kind).await? })
     }
 
-    /// A descent for a writer that begins at what the process remembers.
+    /// A descent for a writer that begins at the remembered node or page.
     pub(super) fn descent<'k>(&self, key: &'k [u8]) -> Descent<'k> {
         Descent::new(self.shared, key, Purpose::Write, self.client.epoch())
     }
@@ -41,7 +41,7 @@ impl<'a, F: Fabric> Operation<'a, F> {
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`](crate::IndexError::Corrupt).
-    pub(super) async fn run(&mut self, descent: &mut Descent<'_>) -> Result<End> {
+    pub(super) async fn run(&mut self, descent: &mut Descent<'_>) -> Result<PageSearchEnd> {
         let (end, done) = search::run(&mut self.client, self.shared, descent).await?;
         self.client.recycle(done);
         Ok(end)

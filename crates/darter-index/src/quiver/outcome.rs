@@ -61,7 +61,7 @@ pub(super) struct Found {
 
 /// How a descent ends.
 #[derive(Clone, Debug)]
-pub(super) enum End {
+pub(super) enum PageSearchEnd {
     /// No page is responsible for the key: a slot with NONE.
     Vacant { parent: ParentSlot },
     /// The key leaves the path in the compressed nibbles before a child node.

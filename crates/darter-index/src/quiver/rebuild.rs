@@ -2,7 +2,7 @@
 
 use super::build::Builder;
 use super::content::Content as Pairs;
-use super::descent::{Descent, End, Lookup, Purpose};
+use super::descent::{Descent, Lookup, PageSearchEnd, Purpose};
 use super::hint::PageHint;
 use super::map_copy::Copied;
 use super::nibble::{EdgeRange, NibbleKey, edge};
@@ -46,7 +46,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
         let mut descent = Descent::by_nodes(self.shared, key, Purpose::Write, self.client.epoch());
         match self.run(&mut descent).await? {
-            End::Page(found) => {
+            PageSearchEnd::Page(found) => {
                 let is_due = found.head.is_sealed
                     || match &found.spot {
                         Lookup::Absent { vacancy } => vacancy.is_none_or(|(_, word)| word.is_sealed()),
@@ -57,7 +57,7 @@ impl<F: Fabric> Operation<'_, F> {
                     _ => Ok(()),
                 }
             }
-            End::Sealed { .. } => self.help_above(key).await,
+            PageSearchEnd::Sealed { .. } => self.help_above(key).await,
             _ => Ok(()),
         }
     }

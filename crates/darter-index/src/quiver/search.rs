@@ -1,7 +1,7 @@
 //! Search and multi-get.
 
 use super::Quiver;
-use super::descent::{Descent, End, Image, Lookup, Purpose};
+use super::descent::{Descent, Image, Lookup, PageSearchEnd, Purpose};
 use super::fold::took_a_trip;
 use super::intents::{intent_at, states_of};
 use super::operation::Operation;
@@ -14,10 +14,10 @@ use darter_pool::Client;
 use std::pin::pin;
 
 /// The value at the end of a descent; `None` if the key is absent.
-pub(super) fn value_at(end: &End) -> Result<Option<&[u8]>> {
+pub(super) fn value_at(end: &PageSearchEnd) -> Result<Option<&[u8]>> {
     let image: Option<&Image> = match end {
-        End::Value(value) => value.as_ref(),
-        End::Page(found) => match &found.spot {
+        PageSearchEnd::Value(value) => value.as_ref(),
+        PageSearchEnd::Page(found) => match &found.spot {
             Lookup::Record { value, .. } => value.as_ref(),
             Lookup::Delta { value, .. } => Some(value),
             Lookup::Absent { .. } => None,
@@ -28,10 +28,12 @@ pub(super) fn value_at(end: &End) -> Result<Option<&[u8]>> {
 }
 
 /// The value at the end of a reader's descent, from its last batch; `None` if the key is absent.
-fn value_in<'w>(end: &'w End, done: &'w Batch) -> Result<Option<&'w [u8]>> {
+fn value_in<'w>(end: &'w PageSearchEnd, done: &'w Batch) -> Result<Option<&'w [u8]>> {
     match end {
-        End::Standing(read, page) => Ok(Some(leaf::parse_bound(*page, &done.words(*read)[1..])?.value)),
-        End::Hot(read) => Ok(Some(leaf::parse(GlobalAddr::NULL, done.words(*read))?.value)),
+        PageSearchEnd::Standing(read, page) => {
+            Ok(Some(leaf::parse_bound(*page, &done.words(*read)[1..])?.value))
+        }
+        PageSearchEnd::Hot(read) => Ok(Some(leaf::parse(GlobalAddr::NULL, done.words(*read))?.value)),
         end => value_at(end),
     }
 }

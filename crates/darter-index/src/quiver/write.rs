@@ -5,7 +5,7 @@
 
 use super::Quiver;
 use super::blind::Overwrite;
-use super::descent::{End, Found, Lookup};
+use super::descent::{Found, Lookup, PageSearchEnd};
 use super::nibble::EdgeRange;
 use super::node::{Content, Slot};
 use super::operation::Operation;
@@ -73,7 +73,7 @@ impl<F: Fabric> Quiver<F> {
         let mut value = Vec::new();
         for _ in 0..TURNS_MAX {
             let end = operation.find(key).await?;
-            if let End::Sealed { .. } = end {
+            if let PageSearchEnd::Sealed { .. } = end {
                 Box::pin(operation.help_above(key)).await?;
                 operation.client.retried();
                 continue;
@@ -108,7 +108,7 @@ impl<F: Fabric> Quiver<F> {
 
 impl<F: Fabric> Operation<'_, F> {
     /// Finds a key's place for a change.
-    async fn find(&mut self, key: &[u8]) -> Result<End> {
+    async fn find(&mut self, key: &[u8]) -> Result<PageSearchEnd> {
         let mut descent = self.descent(key);
         self.run(&mut descent).await
     }
@@ -130,13 +130,13 @@ impl<F: Fabric> Operation<'_, F> {
             }
             _ => pin!(self.find(draft.key)).await?,
         };
-        if let End::Sealed { .. } = end {
+        if let PageSearchEnd::Sealed { .. } = end {
             Box::pin(self.help_above(draft.key)).await?;
             return Ok(Attempt::Again);
         }
         let end = self.decided(end).await?;
         let holds = match condition {
-            Condition::Present => matches!(&end, End::Page(found) if found.spot.is_present()),
+            Condition::Present => matches!(&end, PageSearchEnd::Page(found) if found.spot.is_present()),
             _ => condition.holds_for(value_at(&end)?),
         };
         if !holds {
@@ -160,18 +160,21 @@ impl<F: Fabric> Operation<'_, F> {
         &mut self,
         draft: &mut Draft<'_>,
         value: &[u8],
-        end: End,
+        end: PageSearchEnd,
         is_unconditional: bool,
     ) -> Result<Attempt> {
         match end {
-            End::Page(found) => pin!(self.place_in_page(draft, found, is_unconditional)).await,
-            End::Vacant { parent } => {
+            PageSearchEnd::Page(found) => pin!(self.place_in_page(draft, found, is_unconditional)).await,
+            PageSearchEnd::Vacant { parent } => {
                 Box::pin(self.fill_vacancy(Pair::new(draft.key.to_vec(), value), parent)).await
             }
-            End::Diverged { parent, child } => {
+            PageSearchEnd::Diverged { parent, child } => {
                 Box::pin(self.part_path(Pair::new(draft.key.to_vec(), value), parent, child)).await
             }
-            End::Sealed { .. } | End::Value(_) | End::Standing(..) | End::Hot(_) => Ok(Attempt::Again),
+            PageSearchEnd::Sealed { .. }
+            | PageSearchEnd::Value(_)
+            | PageSearchEnd::Standing(..)
+            | PageSearchEnd::Hot(_) => Ok(Attempt::Again),
         }
     }
 
@@ -279,8 +282,8 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Removes a key from its home. Returns false if another client was faster.
-    async fn remove(&mut self, key: &[u8], end: End) -> Result<bool> {
-        let End::Page(found) = end else { return Ok(true) };
+    async fn remove(&mut self, key: &[u8], end: PageSearchEnd) -> Result<bool> {
+        let PageSearchEnd::Page(found) = end else { return Ok(true) };
         let print = Print::new(self.shared.keys, key);
         let (addr, word, tomb) = match &found.spot {
             Lookup::Record { addr, word, is_inline: true, value: Some(_) } => {

@@ -12,7 +12,7 @@ use darter_pool::size_class::class_bytes;
 
 /// A node on the path.
 #[derive(Clone, Copy, Debug)]
-pub struct Step {
+pub struct PathStep {
     /// The node's address.
     pub addr: GlobalAddr,
     /// The name of its type.
@@ -24,7 +24,7 @@ pub struct Step {
 }
 
 struct Frame<C> {
-    step: Step,
+    step: PathStep,
     /// The edge from the node above: the depth at which it branches, and the key byte. `None` for
     /// the root.
     edge: Option<(usize, u8)>,
@@ -75,7 +75,7 @@ impl<C> Path<C> {
 
     /// Enters the root, or the child that [`Path::next_child`] returned last. Its inner children
     /// are given in key order, each with its edge.
-    pub fn enter(&mut self, step: Step, children: impl DoubleEndedIterator<Item = (u16, C)>) {
+    pub fn enter(&mut self, step: PathStep, children: impl DoubleEndedIterator<Item = (u16, C)>) {
         let edge = self.edge.take();
         self.frames.push(Frame { step, edge, children: children.rev().collect() });
     }
@@ -128,7 +128,7 @@ impl<C> Path<C> {
         let wrong = steps.find(|step| {
             step.depth > key.len() || (hashed.identity(step.depth) ^ step.identity) & self.identity_bits != 0
         });
-        if let Some(Step { addr: node, name, .. }) = wrong {
+        if let Some(PathStep { addr: node, name, .. }) = wrong {
             report.violation(format!("{name} at {node}: its identity is not that of the key in leaf {addr}"));
         }
     }

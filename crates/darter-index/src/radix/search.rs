@@ -100,8 +100,8 @@ where
 
 /// Runs several searches to their ends at the same time, in the round trips of the longest if they
 /// read little. `ended` gets the number and the result of each, and returns its value. Returns the
-/// values of the first searches: of at least one if there is one, and of all unless they exceed 1
-/// MiB.
+/// values of the first searches: of at least one if there is one, and of all if they have less than
+/// 1 MiB together.
 ///
 /// # Errors
 /// As [`step`].

@@ -73,7 +73,7 @@ fn assert_about(counted: u64, expected: u64) {
 }
 
 #[test]
-fn an_update_takes_a_round_trip_in_a_new_page_and_two_in_one_that_was_changed() {
+fn update_takes_one_round_trip_in_a_new_page_and_two_in_a_changed_page() {
     for condition in [Condition::Always, Condition::Present] {
         let mut loaded = client_of_loaded();
         let mut update = |keys: u64| {
@@ -120,7 +120,7 @@ fn searches_of_all((quiver, client): &mut (Quiver<Counted>, Client<Counted>)) ->
 /// Covers updated pairs, which searches read, and inserted pairs, which a scan reads: each takes a
 /// round trip for a leaf.
 #[test]
-fn reads_bring_pairs_back_to_the_pages_that_nobody_changes() {
+fn reads_bring_pairs_back_to_unchanged_pages() {
     let mut loaded = client_that_folds();
     puts(&mut loaded, (0..KEYS / 20).map(|at| at * 38), Condition::Present, PutOutcome::Replaced);
     let before = searches_of_all(&mut loaded).round_trips;
@@ -166,7 +166,7 @@ fn reads_do_not_rebuild_pages_for_pairs_that_cannot_stand_in_them() {
 /// A pair that was updated or inserted takes one more round trip for its leaf, once, unless this
 /// process changed it itself.
 #[test]
-fn a_leaf_is_read_beside_the_word_that_is_remembered() {
+fn leaf_is_read_together_with_its_remembered_word() {
     let mut loaded = client_of_hot_words();
     puts(&mut loaded, (0..KEYS).map(|at| at * 2), Condition::Present, PutOutcome::Replaced);
     let counted = searches_of_all(&mut loaded);
@@ -186,7 +186,7 @@ fn a_leaf_is_read_beside_the_word_that_is_remembered() {
 }
 
 #[test]
-fn inserted_pairs_are_read_and_replaced_beside_the_word_that_is_remembered() {
+fn inserted_pairs_are_read_and_replaced_with_their_remembered_word() {
     let mut loaded = client_of_hot_words();
     let scans = |(quiver, client): &mut (Quiver<Counted>, Client<Counted>)| {
         let before = client.endpoint().counters().unwrap()[OpKind::Scan].round_trips;
@@ -271,7 +271,7 @@ fn a_scan_of_remembered_pages_reads_the_records_it_wants_in_one_round_trip() {
 /// Records without values, others in leaves, and keys in deltas: more must be read than was
 /// foreseen, and the items after the records that were read have to wait.
 #[test]
-fn a_scan_goes_on_behind_the_last_record_that_it_has_read() {
+fn scan_continues_after_the_last_record_that_it_has_read() {
     let (quiver, mut client) = client_of_loaded();
     let mut model: BTreeMap<_, _> = (0..KEYS).map(|at| (key(at * 2).to_vec(), vec![7; 64])).collect();
     for at in 0..KEYS {

@@ -79,7 +79,7 @@ impl Links {
             return Vec::new();
         }
         self.next_look = Some(now + LOOK);
-        let lost = self.part(|link| link.look().is_err());
+        let lost = self.part(|link| link.check().is_err());
         (0..self.all.len()).for_each(|at| self.connect(at));
         lost
     }

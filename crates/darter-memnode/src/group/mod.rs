@@ -302,7 +302,7 @@ impl Group {
         let is_due = now >= self.next_tick;
         if is_due {
             self.next_tick = now + self.tick_interval();
-            self.look_for_absent(now, sessions);
+            self.search_absent(now, sessions);
         }
         // Read after the execution of all frames of the turn.
         let clock = self.clock();
@@ -391,7 +391,7 @@ impl Group {
 
     /// Fences sessions that have had no connection for very long, so that their frames need not be
     /// remembered any longer.
-    fn look_for_absent(&mut self, now: Instant, sessions: &Sessions) {
+    fn search_absent(&mut self, now: Instant, sessions: &Sessions) {
         if now < self.next_absence_look {
             return;
         }

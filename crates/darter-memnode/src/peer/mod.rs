@@ -224,8 +224,8 @@ impl Peer {
     pub(crate) fn push(&mut self, service: &Service<'_>) -> Progress {
         let is_sent = self.send(service).is_ok();
         self.count(service);
-        let is_over = self.is_closing && self.output.waiting() == 0 && self.held.is_empty();
-        if is_sent && !is_over { Progress::GoesOn } else { Progress::Ended }
+        let has_ended = self.is_closing && self.output.waiting() == 0 && self.held.is_empty();
+        if is_sent && !has_ended { Progress::GoesOn } else { Progress::Ended }
     }
 
     /// Reads the bytes that have arrived, executes their frames and sends the replies.
@@ -284,8 +284,8 @@ impl Peer {
         self.has_frames |= service.is_draining && owes_nothing && self.input.arrived().is_empty();
         // The bytes read may have been TLS records that need a response.
         let is_sent = self.send(service).is_ok();
-        let is_over = self.is_closing && self.output.waiting() == 0 && self.held.is_empty();
-        if is_sent && !is_over { Progress::GoesOn } else { Progress::Ended }
+        let has_ended = self.is_closing && self.output.waiting() == 0 && self.held.is_empty();
+        if is_sent && !has_ended { Progress::GoesOn } else { Progress::Ended }
     }
 
     /// Handles bytes that are not TLS, or TLS of a client that is not accepted.

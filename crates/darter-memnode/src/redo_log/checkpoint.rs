@@ -1,7 +1,7 @@
 //! Checkpoints: copies of the region, which limit how much log must be replayed.
 //!
 //! There are two images, sparse files as large as the region. A checkpoint writes to the image that
-//! the manifest does *not* name, in chunks of 64 KiB: those that have changed since that image was
+//! the manifest does *not* name, in chunks of 64 KiB: the chunks that changed after that image was
 //! last written. So the named image is never modified, and a chunk that changes now and then is
 //! written twice.
 //!
@@ -76,7 +76,7 @@ pub(super) struct Checkpointer {
     /// The chunks that may be nonzero.
     ever: ChunkSet,
     /// Whether it is unknown which image the manifest names, so neither may be written.
-    is_over: bool,
+    has_ended: bool,
 }
 
 /// The result of a checkpoint.
@@ -105,7 +105,7 @@ impl Checkpointer {
                 state(named, manifest.chunks.clone(), manifest.image.is_none()),
             ],
             ever,
-            is_over: false,
+            has_ended: false,
         }
     }
 
@@ -119,7 +119,7 @@ impl Checkpointer {
         request: CheckpointRequest,
         source: &mut dyn Source,
     ) -> io::Result<Option<CheckpointDone>> {
-        if self.is_over {
+        if self.has_ended {
             return Err(io::Error::other("an earlier checkpoint could not be named; restart the node"));
         }
         self.ever.add_all(&request.changed);
@@ -143,7 +143,7 @@ impl Checkpointer {
             sessions: request.sessions,
         };
         manifest.draft(&*self.medium)?;
-        Manifest::take_draft(&*self.medium).inspect_err(|_| self.is_over = true)?;
+        Manifest::take_draft(&*self.medium).inspect_err(|_| self.has_ended = true)?;
         self.images.swap(0, 1);
         segment::cut(&*self.medium, request.position)?;
         Ok(Some(CheckpointDone { position: request.position, bytes }))

@@ -8,7 +8,7 @@
 use super::manifest::{MANIFEST, Manifest, SessionFacts};
 use super::medium::Medium;
 use super::power_tests::{Bytes, REGION_BYTES, WORKLOAD, run};
-use super::power_tests::{Step, Step::*};
+use super::power_tests::{LogStep, LogStep::*};
 use super::recovery::recover;
 use super::simulated::SimulatedDisk;
 use rand::{RngExt, SeedableRng};
@@ -24,7 +24,7 @@ const BITS_PER_SECTOR: usize = 50;
 
 /// Workloads that end in the middle of a segment, with one record in the last batch or several,
 /// before the first checkpoint or after one, crashed or stopped.
-const WORKLOADS: [&[Step]; 4] = [
+const WORKLOADS: [&[LogStep]; 4] = [
     WORKLOAD,
     &[Write(1), Commit, Add, Commit, Write(2), Add, Commit],
     &[Enter(5), Write(1), Commit, Checkpoint(1), Add, Write(2), Commit, Write(3), Commit],

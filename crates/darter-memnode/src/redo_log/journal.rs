@@ -166,7 +166,7 @@ impl Journal {
     }
 
     /// Quiets the bell, and updates the durable position. Returns whether it has advanced.
-    pub(crate) fn look(&mut self) -> bool {
+    pub(crate) fn advance(&mut self) -> bool {
         self.shared.bell.quiet();
         let (before, durable) = (self.recorder.durable(), self.shared.durable());
         self.recorder.set_durable(durable);

@@ -29,7 +29,7 @@ const OUTCOMES_MAX: usize = 400;
 
 /// A step of a workload.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
+pub(super) enum LogStep {
     /// Writes three words, after and before a chunk's end, and swaps one.
     Write(u64),
     /// Adds to a word.
@@ -47,11 +47,11 @@ pub(super) enum Step {
     /// The node stops in order.
     Stop,
 }
-use Step::{Add, Checkpoint, Commit, Enter, Read, Spare, Stop, Write};
+use LogStep::{Add, Checkpoint, Commit, Enter, Read, Spare, Stop, Write};
 
 /// The workload: records in several segments, two checkpoints while it goes on, all kinds of
 /// frames.
-pub(super) const WORKLOAD: &[Step] = &[
+pub(super) const WORKLOAD: &[LogStep] = &[
     Enter(5),
     Write(1),
     Read,
@@ -135,7 +135,7 @@ pub(super) struct Machine<'s> {
     /// The newest state in a reply to a client.
     acknowledged: usize,
     sessions: SessionFacts,
-    next: std::slice::Iter<'s, Step>,
+    next: std::slice::Iter<'s, LogStep>,
     /// Number of steps to do while a checkpoint runs.
     during: usize,
 }
@@ -146,7 +146,10 @@ fn offsets() -> [u64; 3] {
 
 impl<'s> Machine<'s> {
     /// Starts on a medium, as [`super::open`] does.
-    fn start(medium: &Arc<SimulatedDisk>, steps: &'s [Step]) -> Result<(Self, Checkpointer), Unrecoverable> {
+    fn start(
+        medium: &Arc<SimulatedDisk>,
+        steps: &'s [LogStep],
+    ) -> Result<(Self, Checkpointer), Unrecoverable> {
         let shared: Arc<dyn Medium> = Arc::new(Arc::clone(medium));
         let mut memory = Bytes::new();
         let manifest = if let Some(manifest) = Manifest::find(&*shared)? {
@@ -203,7 +206,7 @@ impl<'s> Machine<'s> {
         Ok(())
     }
 
-    fn step(&mut self, step: Step) -> io::Result<()> {
+    fn step(&mut self, step: LogStep) -> io::Result<()> {
         let [first, second, third] = offsets();
         let count = self.states.len() as u64;
         let mut batch = Batch::new();
@@ -328,7 +331,7 @@ fn outcomes(medium: &SimulatedDisk, dice: &mut Pcg64Mcg) -> Vec<Arc<SimulatedDis
 }
 
 /// Runs a workload on a medium until its end, or until the power fails.
-pub(super) fn run<'s>(medium: &Arc<SimulatedDisk>, steps: &'s [Step]) -> Option<Machine<'s>> {
+pub(super) fn run<'s>(medium: &Arc<SimulatedDisk>, steps: &'s [LogStep]) -> Option<Machine<'s>> {
     let (mut machine, mut checkpointer) = Machine::start(medium, steps).ok()?;
     let _ = machine.run(&mut checkpointer);
     Some(machine)
@@ -344,10 +347,10 @@ fn assert_recovers(medium: &Arc<SimulatedDisk>, machine: Option<&Machine<'_>>, w
     let after = recovered(&medium.copy(None, None)).unwrap_or_else(|error| panic!("{what}: {error}"));
     match machine {
         Some(machine) => {
-            let is_there = machine.states[machine.acknowledged..].contains(&after);
+            let is_present = machine.states[machine.acknowledged..].contains(&after);
             let found = machine.states.iter().position(|state| *state == after);
             assert!(
-                is_there,
+                is_present,
                 "{what}: recovered state {found:?} of {}, acknowledged was {}",
                 machine.states.len(),
                 machine.acknowledged
@@ -427,7 +430,7 @@ fn a_sync_that_fails_acknowledges_nothing() {
 }
 
 /// A workload whose last segment holds several groups.
-const FEW: &[Step] = &[Write(1), Commit, Add, Commit, Write(2), Commit, Add, Commit];
+const FEW: &[LogStep] = &[Write(1), Commit, Add, Commit, Write(2), Commit, Add, Commit];
 
 #[test]
 fn a_tail_that_is_cut_or_flipped_is_cut_off_or_named() {

@@ -346,9 +346,9 @@ impl SegmentReader {
         let offset = position - self.start + SEGMENT_HEAD_BYTES as u64;
         let left = self.size.saturating_sub(offset).min(usize::MAX as u64) as usize;
         let count = count.min(left);
-        let is_there =
+        let is_present =
             offset >= self.window_at && offset + count as u64 <= self.window_at + self.window.len() as u64;
-        if !is_there {
+        if !is_present {
             self.window.resize(count.max(WINDOW_BYTES).min(left), 0);
             self.window_at = offset;
             self.file.read_at(offset, &mut self.window)?;

@@ -174,11 +174,11 @@ impl Shared {
     /// Returns whether a checkpoint has ended, and no other was requested since.
     pub(super) fn take_over(&self) -> bool {
         let mut state = self.lock();
-        let is_over = matches!(state.checkpoint, Checkpoint::Over);
-        if is_over {
+        let has_ended = matches!(state.checkpoint, Checkpoint::Over);
+        if has_ended {
             state.checkpoint = Checkpoint::None;
         }
-        is_over
+        has_ended
     }
 
     /// Requests a checkpoint.

@@ -176,7 +176,7 @@ fn an_absent_node_that_comes_back_without_its_memory_counts_as_lost() {
 }
 
 /// Returns whether a node of a pool is where its directory says.
-fn is_there(node: &ExpectedNode) -> bool {
+fn is_present(node: &ExpectedNode) -> bool {
     let found = Tcp::connect(std::slice::from_ref(&node.address), TcpOptions::default());
     found.is_ok_and(|found| found.remote_nodes().node_id(0) == Some(node.id))
 }
@@ -188,7 +188,7 @@ fn a_pool_that_has_lost_a_node_is_erased_and_its_members_are_shut_out() {
     let store = Store::options().rejoin(false).open(&url).unwrap();
     let erase = |second: &Node| {
         let fabric = crate::support::connect(&[&first, second], b"").unwrap();
-        block_on(erase_if_lost(&fabric, is_there))
+        block_on(erase_if_lost(&fabric, is_present))
     };
     erase(&second).unwrap();
     // The directory named another node in its place.
@@ -223,7 +223,7 @@ fn a_process_that_opens_a_pool_while_it_is_replaced_leaves_it() {
     let second = in_memory(&address);
     let fabric = || crate::support::connect(&[&first, &second], b"").unwrap();
     let replace = || {
-        block_on(erase_if_lost(&fabric(), is_there)).unwrap();
+        block_on(erase_if_lost(&fabric(), is_present)).unwrap();
         block_on(Pool::create(fabric(), &PoolOptions::default())).unwrap()
     };
     let mut other = None;

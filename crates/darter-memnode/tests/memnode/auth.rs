@@ -149,7 +149,7 @@ fn other_protocol_versions_are_reported() {
 }
 
 #[test]
-fn whatever_answers_is_no_node() {
+fn server_with_invalid_replies_is_not_a_node() {
     let says: [&[u8]; 4] = [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", b"SSH-", &[0xff; 4096]];
     for says in says {
         let (address, thread) = pose(move |stream| {

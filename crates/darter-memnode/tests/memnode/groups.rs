@@ -83,15 +83,15 @@ fn primaries_that_die_lose_and_repeat_nothing() {
     let mut group = TestGroup::start(2, 1 << 20, QUICK);
     let tcp = group.connect();
     group.settle(&tcp);
-    let is_over = AtomicBool::new(false);
+    let has_ended = AtomicBool::new(false);
     let counts: Vec<AtomicU64> = (0..WRITERS).map(|_| AtomicU64::new(0)).collect();
     std::thread::scope(|scope| {
         for (writer, count) in (0..).zip(&counts) {
-            let (group, is_over) = (group.address(), &is_over);
+            let (group, has_ended) = (group.address(), &has_ended);
             scope.spawn(move || {
                 let tcp = Tcp::connect(&[group], TcpOptions::default()).unwrap();
                 let mut endpoint = tcp.endpoint().unwrap();
-                while !is_over.load(Ordering::Relaxed) {
+                while !has_ended.load(Ordering::Relaxed) {
                     // Its own counter, and one shared by all writers.
                     let own = add(&mut endpoint, word(8 + writer * 8), 1).unwrap();
                     assert_eq!(own, count.load(Ordering::Relaxed), "an increment was lost or repeated");
@@ -112,7 +112,7 @@ fn primaries_that_die_lose_and_repeat_nothing() {
             group.revive(victim);
             group.settle_members(&tcp);
         }
-        is_over.store(true, Ordering::Relaxed);
+        has_ended.store(true, Ordering::Relaxed);
     });
     let total: u64 = counts.iter().map(|count| count.load(Ordering::Relaxed)).sum();
     let mut endpoint = tcp.endpoint().unwrap();

@@ -141,7 +141,7 @@ fn slots_of_another_memory_cannot_be_claimed() {
 }
 
 #[test]
-fn an_answer_that_comes_late_answers_nothing_else() {
+fn late_reply_is_not_taken_for_another_request() {
     let node = Node::small(MemNodeOptions::default());
     let (address, gate) = gated(node.address);
     let (slow, other) = (reach(&[address]), connect(&[&node], b"").unwrap());

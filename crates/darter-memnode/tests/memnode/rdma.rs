@@ -353,7 +353,7 @@ fn a_node_that_ends_is_an_error_and_another_memory_is_refused() {
 }
 
 #[test]
-fn a_member_whose_connections_end_leaves_no_queue_behind() {
+fn member_whose_connections_end_leaves_no_queue() {
     if !has_devices() {
         return;
     }

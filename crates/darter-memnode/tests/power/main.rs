@@ -103,10 +103,10 @@ fn value(number: u64) -> Vec<u8> {
     value
 }
 
-fn write_until_killed(store: &Store, writer: usize, known: &[Known], is_over: &AtomicBool) {
+fn write_until_killed(store: &Store, writer: usize, known: &[Known], has_ended: &AtomicBool) {
     let session = store.session().unwrap();
     for at in (0..KEYS).cycle() {
-        if is_over.load(Ordering::Relaxed) {
+        if has_ended.load(Ordering::Relaxed) {
             return;
         }
         let next = known[at].tried.load(Ordering::Relaxed) + 1;
@@ -118,11 +118,11 @@ fn write_until_killed(store: &Store, writer: usize, known: &[Known], is_over: &A
     }
 }
 
-fn read_until_killed(store: &Store, known: &[Vec<Known>], is_over: &AtomicBool) {
+fn read_until_killed(store: &Store, known: &[Vec<Known>], has_ended: &AtomicBool) {
     let session = store.session().unwrap();
     for at in (0..KEYS).cycle() {
         for (writer, known) in known.iter().enumerate() {
-            if is_over.load(Ordering::Relaxed) {
+            if has_ended.load(Ordering::Relaxed) {
                 return;
             }
             match session.get(key(writer, at)) {
@@ -177,13 +177,13 @@ fn acknowledged_writes_survive_a_node_killed_repeatedly() {
         let store = store.unwrap();
         let there = judge(&store, &known, round);
         assert!(round == 0 || there > 0, "something was written");
-        let is_over = AtomicBool::new(false);
+        let has_ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let (store, is_over, all) = (&store, &is_over, &known);
+            let (store, has_ended, all) = (&store, &has_ended, &known);
             for (writer, known) in known.iter().enumerate() {
-                scope.spawn(move || write_until_killed(store, writer, known, is_over));
+                scope.spawn(move || write_until_killed(store, writer, known, has_ended));
             }
-            scope.spawn(move || read_until_killed(store, all, is_over));
+            scope.spawn(move || read_until_killed(store, all, has_ended));
             let written =
                 || all.iter().flatten().map(|known| known.told.load(Ordering::Relaxed)).sum::<u64>();
             let (goal, end) = (written() + 200 + 37 * round as u64, Instant::now() + Duration::from_secs(30));
@@ -191,7 +191,7 @@ fn acknowledged_writes_survive_a_node_killed_repeatedly() {
                 std::thread::sleep(Duration::from_millis(1));
             }
             node.kill();
-            is_over.store(true, Ordering::Relaxed);
+            has_ended.store(true, Ordering::Relaxed);
         });
     }
     let (_node, url) = NodeProcess::start(directory.path());

@@ -104,7 +104,7 @@ struct Talk {
     heard: Vec<u8>,
     nonce: Nonce,
     /// Whether nothing more can be sent or received.
-    is_over: bool,
+    has_ended: bool,
     was_reset: bool,
 }
 
@@ -115,7 +115,7 @@ impl Talk {
         stream.set_read_timeout(Some(LONG)).unwrap();
         stream.set_write_timeout(Some(LONG)).unwrap();
         let (said, heard, nonce) = Default::default();
-        Self { stream, said, heard, nonce, is_over: false, was_reset: false }
+        Self { stream, said, heard, nonce, has_ended: false, was_reset: false }
     }
 
     fn say(&mut self, bytes: &[u8]) {
@@ -157,7 +157,7 @@ impl Talk {
                 answers.push(answer);
                 rest = &rest[bytes..];
             }
-            if answers.len() >= enough || self.is_over {
+            if answers.len() >= enough || self.has_ended {
                 return (answers, !rest.is_empty());
             }
             self.hear();
@@ -167,17 +167,17 @@ impl Talk {
     fn hear(&mut self) {
         let mut bytes = [0; 16 << 10];
         match self.stream.read(&mut bytes) {
-            Ok(0) => self.is_over = true,
+            Ok(0) => self.has_ended = true,
             Ok(count) => self.heard.extend_from_slice(&bytes[..count]),
             Err(error) => {
                 assert!(error.kind() != ErrorKind::WouldBlock, "the node must reply or end the connection");
-                (self.is_over, self.was_reset) = (true, true);
+                (self.has_ended, self.was_reset) = (true, true);
             }
         }
     }
 
     fn hear_out(&mut self) {
-        while !self.is_over {
+        while !self.has_ended {
             self.hear();
         }
     }
@@ -185,7 +185,7 @@ impl Talk {
 
 /// How a case's connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum TalkEnd {
     /// After everything expected has arrived.
     Answered,
     /// The sending half, as soon as everything is sent; the rest after the node has detected it.
@@ -301,11 +301,11 @@ impl NodeUnderTest {
             return;
         }
         let end = match dice.random_range(0..8) {
-            0..5 => End::Answered,
-            _ if talks.len() > 1 => End::Answered,
-            5 => End::Shut,
-            6 => End::Torn,
-            _ => End::Left,
+            0..5 => TalkEnd::Answered,
+            _ if talks.len() > 1 => TalkEnd::Answered,
+            5 => TalkEnd::Shut,
+            6 => TalkEnd::Torn,
+            _ => TalkEnd::Left,
         };
         let is_alone = talks.len() == 1;
         let (mut talks, mut said): (Vec<Talk>, Vec<_>) =
@@ -315,7 +315,7 @@ impl NodeUnderTest {
             is_saying = false;
             for (talk, said) in talks.iter_mut().zip(&mut said) {
                 let Some(mut segment) = said.next() else { continue };
-                if matches!(end, End::Torn | End::Left) && dice.random_ratio(1, 6) {
+                if matches!(end, TalkEnd::Torn | TalkEnd::Left) && dice.random_ratio(1, 6) {
                     segment.truncate(dice.random_range(0..segment.len() + 1));
                     said.by_ref().for_each(drop);
                 }
@@ -325,14 +325,14 @@ impl NodeUnderTest {
         }
         for (mut talk, reading) in talks.into_iter().zip(readings) {
             match end {
-                End::Answered => self.take_answers(&mut talk, &reading, is_alone),
-                End::Shut => {
+                TalkEnd::Answered => self.take_answers(&mut talk, &reading, is_alone),
+                TalkEnd::Shut => {
                     let _ = talk.stream.shutdown(Shutdown::Write);
                     talk.hear_out();
                     self.match_some(talk);
                 }
-                End::Torn => self.match_some(talk),
-                End::Left => self.leave(talk),
+                TalkEnd::Torn => self.match_some(talk),
+                TalkEnd::Left => self.leave(talk),
             }
         }
         soon("the region is as modelled", || self.is_as_modelled());

@@ -17,7 +17,7 @@ use std::collections::HashSet;
 
 use super::block::{BlockState, BlockWord, MemberId};
 use super::heap::{OwnBlock, Page};
-use super::layout::{BlockId, Layout, PageId, Spot};
+use super::layout::{BlockId, Layout, PageId, SlotId};
 use super::reachable::ReachableSet;
 use super::rebuild::{Rebuilt, VIOLATIONS_MAX, rebuild};
 use super::share::Blocks;
@@ -224,7 +224,7 @@ impl<F: Fabric> Blocks<F> {
         };
         for (page, slab) in books.slabs() {
             let page = PageId { block, page };
-            let used = slab.used().filter_map(|slot| layout.object_addr(Spot { page, slot }, slab.class));
+            let used = slab.used().filter_map(|slot| layout.object_addr(SlotId { page, slot }, slab.class));
             used.for_each(|addr| count(addr, class_bytes(slab.class)));
         }
         // Taken out of circulation by a cancelled operation.

@@ -422,13 +422,13 @@ impl Heap {
     }
 
     /// Chooses slabs in use whose freed bits are worth fetching, at most `max` of them. Continues
-    /// where the last choice ended and considers about `look` pages at most, or all pages if `look`
+    /// where the last choice ended and considers about `pages_max` pages at most, or all pages if `pages_max`
     /// is `usize::MAX`.
-    pub(crate) fn begin_claims(&mut self, filter: ClaimFilter, max: usize, look: usize) -> Vec<Claim> {
+    pub(crate) fn begin_claims(&mut self, filter: ClaimFilter, max: usize, pages_max: usize) -> Vec<Claim> {
         let mut claims = Vec::new();
-        let start = self.cursor.filter(|_| look < usize::MAX);
+        let start = self.cursor.filter(|_| pages_max < usize::MAX);
         let from = start.map_or(BlockId { node: 0, index: 0 }, |page| page.block);
-        let mut looked = 0;
+        let mut considered = 0;
         let mut reached = None;
         let (behind, ahead): (Vec<_>, Vec<_>) = self.blocks.keys().copied().partition(|&id| id < from);
         for id in ahead.into_iter().chain(behind) {
@@ -443,7 +443,7 @@ impl Heap {
             }
             let first = start.filter(|page| page.block == id).map_or(0, |page| page.page);
             for page in first..block.pages.len() as u32 {
-                looked += 1;
+                considered += 1;
                 let Page::Slab(slab) = &mut block.pages[page as usize] else { continue };
                 let is_wanted =
                     slab.free < slab.count && filter.class.is_none_or(|class| class == slab.class);
@@ -458,7 +458,7 @@ impl Heap {
                     return claims;
                 }
             }
-            if looked >= look {
+            if considered >= pages_max {
                 reached = Some(PageId { block: id, page: u32::MAX });
                 break;
             }

@@ -12,7 +12,7 @@ use super::object::AllocKind;
 use super::size_class::{class_bytes, class_of};
 
 #[derive(Clone, Debug)]
-enum Step {
+enum HeapStep {
     Take { size: usize, kind: bool, want: usize },
     Free { which: usize },
     FreeNonsense { offset: u64, size: usize },
@@ -29,16 +29,16 @@ const BLOCKS: [u64; 5] = [256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
 /// Blocks per node.
 const BLOCKS_PER_NODE: u64 = 7;
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = HeapStep> {
     prop_oneof![
-        6 => (0..SIZES.len(), any::<bool>(), 1..200usize).prop_map(|(size, kind, want)| Step::Take { size, kind, want }),
-        6 => any::<usize>().prop_map(|which| Step::Free { which }),
-        1 => (0..16u64 << 20, 0..SIZES.len()).prop_map(|(offset, size)| Step::FreeNonsense { offset, size }),
-        2 => any::<usize>().prop_map(|which| Step::Claim { which }),
-        2 => any::<usize>().prop_map(|which| Step::FreeDuringClaim { which }),
-        1 => Just(Step::Trim),
-        1 => Just(Step::Return),
-        1 => Just(Step::Reload),
+        6 => (0..SIZES.len(), any::<bool>(), 1..200usize).prop_map(|(size, kind, want)| HeapStep::Take { size, kind, want }),
+        6 => any::<usize>().prop_map(|which| HeapStep::Free { which }),
+        1 => (0..16u64 << 20, 0..SIZES.len()).prop_map(|(offset, size)| HeapStep::FreeNonsense { offset, size }),
+        2 => any::<usize>().prop_map(|which| HeapStep::Claim { which }),
+        2 => any::<usize>().prop_map(|which| HeapStep::FreeDuringClaim { which }),
+        1 => Just(HeapStep::Trim),
+        1 => Just(HeapStep::Return),
+        1 => Just(HeapStep::Reload),
     ]
 }
 
@@ -227,33 +227,33 @@ proptest! {
         let mut model = Model::new(block_bytes);
         for step in steps {
             match step {
-                Step::Take { size, kind, want } => {
+                HeapStep::Take { size, kind, want } => {
                     let kind = if kind { AllocKind::Leaf } else { AllocKind::Inner };
                     model.take(class_of(SIZES[size]).unwrap(), kind, want);
                 }
-                Step::Free { which } => {
+                HeapStep::Free { which } => {
                     let Some((addr, class)) = model.nth(which) else { continue };
                     assert_eq!(model.heap.free(addr, class), Freed::Here);
                     assert_ne!(model.heap.free(addr, class), Freed::Here);
                     model.used.remove(&addr);
                 }
-                Step::FreeNonsense { offset, size } => {
+                HeapStep::FreeNonsense { offset, size } => {
                     let (addr, class) = (GlobalAddr::new(0, offset), class_of(SIZES[size]).unwrap());
                     if model.used.get(&addr).is_none_or(|&(found, _)| found != class) {
                         assert_ne!(model.heap.free(addr, class), Freed::Here);
                     }
                 }
-                Step::Claim { which } => {
+                HeapStep::Claim { which } => {
                     let Some((addr, class)) = model.nth(which) else { continue };
                     model.claim(addr, class);
                 }
-                Step::FreeDuringClaim { which } => {
+                HeapStep::FreeDuringClaim { which } => {
                     let Some((addr, class)) = model.nth(which) else { continue };
                     model.free_during_claim(addr, class);
                 }
-                Step::Trim => model.heap.trim(),
-                Step::Return => model.return_blocks(),
-                Step::Reload => model.reload(),
+                HeapStep::Trim => model.heap.trim(),
+                HeapStep::Return => model.return_blocks(),
+                HeapStep::Reload => model.reload(),
             }
             model.check();
         }

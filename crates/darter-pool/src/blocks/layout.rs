@@ -131,7 +131,7 @@ pub(crate) struct PageId {
 
 /// An object's place: the first page of its slab, and its position among the slab's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spot {
+pub(crate) struct SlotId {
     pub page: PageId,
     pub slot: u32,
 }
@@ -349,7 +349,7 @@ impl Layout {
     }
 
     /// The position of an object of `class` at `addr`; `None` if there can be none.
-    pub(crate) fn spot(&self, addr: GlobalAddr, class: u8) -> Option<Spot> {
+    pub(crate) fn spot(&self, addr: GlobalAddr, class: u8) -> Option<SlotId> {
         let mut page = self.page_of(addr)?;
         page.page = self.first_page(page.page, class);
         let shape = self.shape(page.page, class)?;
@@ -357,11 +357,11 @@ impl Layout {
         let from_first = within.checked_sub(shape.first)?;
         let bytes = class_bytes(class) as u32;
         let slot = from_first / bytes;
-        (from_first % bytes == 0 && slot < shape.count).then_some(Spot { page, slot })
+        (from_first % bytes == 0 && slot < shape.count).then_some(SlotId { page, slot })
     }
 
     /// The address of an object of `class`.
-    pub(crate) fn object_addr(&self, spot: Spot, class: u8) -> Option<GlobalAddr> {
+    pub(crate) fn object_addr(&self, spot: SlotId, class: u8) -> Option<GlobalAddr> {
         let first = u64::from(self.shape(spot.page.page, class)?.first);
         Some(self.page_addr(spot.page).plus(first + u64::from(spot.slot) * class_bytes(class)))
     }
@@ -468,7 +468,7 @@ mod tests {
                         );
                     }
                     for slot in [0, shape.count / 3, shape.count / 2, shape.count - 1] {
-                        let spot = Spot { page: page(first), slot };
+                        let spot = SlotId { page: page(first), slot };
                         let addr = layout.object_addr(spot, class).unwrap();
                         assert_eq!(layout.spot(addr, class), Some(spot));
                         assert_eq!(addr.offset() % class_align(class), 0);
@@ -498,7 +498,7 @@ mod tests {
                     let (bitmap, words) = layout.bitmap_of(page(at), class);
                     assert!(shape.bitmap.is_none() || bitmap >= end);
                     for slot in 0..shape.count {
-                        let addr = layout.object_addr(Spot { page: page(at), slot }, class).unwrap();
+                        let addr = layout.object_addr(SlotId { page: page(at), slot }, class).unwrap();
                         let (word, bit) = layout.freed_bit(addr, class).unwrap();
                         assert!(
                             (bitmap..bitmap.plus(words as u64 * 8)).contains(&word) && bit.is_power_of_two()

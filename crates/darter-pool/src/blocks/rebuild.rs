@@ -76,7 +76,7 @@ fn lose_pages(layout: &Layout, books: &mut OwnBlock, addr: GlobalAddr, bytes: u6
 #[cfg(test)]
 mod tests {
     use super::super::block::{BlockState, MemberId};
-    use super::super::layout::{PageId, Spot};
+    use super::super::layout::{PageId, SlotId};
     use super::super::object::AllocKind;
     use super::super::size_class::class_bytes;
     use super::*;
@@ -95,7 +95,7 @@ mod tests {
         let block = BlockId { node: 0, index: 1 };
         let mut reachable = ReachableSet::new();
         let mut insert = |class, page, slot| {
-            let spot = Spot { page: PageId { block, page }, slot };
+            let spot = SlotId { page: PageId { block, page }, slot };
             let addr = layout.object_addr(spot, class).unwrap();
             assert!(reachable.insert(addr, class_bytes(class)));
             rebuild(&layout, block, owned(), &reachable)

@@ -12,7 +12,7 @@ use super::bits::ones;
 use super::block::{BlockState, BlockWord};
 use super::close::Closing;
 use super::heap::{Claim, OwnBlock, Page};
-use super::layout::{BlockId, PageId, Spot};
+use super::layout::{BlockId, PageId, SlotId};
 use super::reachable::ReachableSet;
 use super::rebuild::{Rebuilt, rebuild};
 use super::share::Blocks;
@@ -78,7 +78,7 @@ impl<F: Fabric> Blocks<F> {
     /// met: their sizes in the index, not those of their slots.
     fn met_bytes(&self, claim: Claim, (word, bits): (usize, u64), reachable: &ReachableSet) -> u64 {
         let met = |bit: u64| {
-            let spot = Spot { page: claim.page, slot: (word as u64 * 64 + bit) as u32 };
+            let spot = SlotId { page: claim.page, slot: (word as u64 * 64 + bit) as u32 };
             reachable.extent(self.layout().object_addr(spot, claim.class)?)
         };
         ones(bits).filter_map(met).sum()
@@ -101,7 +101,7 @@ impl<F: Fabric> Blocks<F> {
                 Page::Slab(slab) => {
                     for (word, &bits) in slab.free_bits().iter().enumerate() {
                         for bit in ones(bits) {
-                            let spot = Spot { page, slot: (word as u64 * 64 + bit) as u32 };
+                            let spot = SlotId { page, slot: (word as u64 * 64 + bit) as u32 };
                             if let Some(addr) = self.layout().object_addr(spot, slab.class) {
                                 let bytes = class_bytes(slab.class);
                                 self.fabric().memory_observer().note_object(

@@ -38,7 +38,7 @@ pub(crate) struct Bootstrap {
 }
 
 /// The state of a node before a pool is created on it.
-struct Look {
+struct Observation {
     is_pool: bool,
     founder: u64,
 }
@@ -55,7 +55,7 @@ impl Bootstrap {
         nodes: u8,
         lease_ms: u64,
     ) -> Result<Self, PoolError> {
-        refuse_pools(&look_at(endpoint, nodes).await?)?;
+        refuse_pools(&observe_nodes(endpoint, nodes).await?)?;
         let identity = match fabric.claim(FOUNDER_SLOT) {
             Ok(identity) => identity,
             Err(FabricError::IdentityTaken { .. }) => return Err(PoolError::BeingCreated { node: 0 }),
@@ -83,11 +83,11 @@ impl Bootstrap {
             self.before.push(before);
         }
         // Others may have created a pool since the first check.
-        let mut looks = look_at(endpoint, nodes).await?;
-        for (look, &before) in looks.iter_mut().zip(&self.before) {
-            look.founder = before;
+        let mut observations = observe_nodes(endpoint, nodes).await?;
+        for (observation, &before) in observations.iter_mut().zip(&self.before) {
+            observation.founder = before;
         }
-        refuse_pools(&looks)
+        refuse_pools(&observations)
     }
 
     /// Restores the nodes' founder words.
@@ -107,7 +107,7 @@ impl Bootstrap {
     }
 }
 
-async fn look_at<E: Endpoint>(endpoint: &mut E, nodes: u8) -> Result<Vec<Look>, PoolError> {
+async fn observe_nodes<E: Endpoint>(endpoint: &mut E, nodes: u8) -> Result<Vec<Observation>, PoolError> {
     let mut batch = endpoint.batch();
     let mut reads = Vec::new();
     for node in 0..nodes {
@@ -115,18 +115,23 @@ async fn look_at<E: Endpoint>(endpoint: &mut E, nodes: u8) -> Result<Vec<Look>, 
         reads.push((magic, batch.read(GlobalAddr::new(node, FOUNDER_AT), 1)));
     }
     let done = submit(endpoint, batch).await?;
-    let look = |(magic, founder)| Look {
+    let observation = |(magic, founder)| Observation {
         is_pool: done.words(magic)[0] == SUPERBLOCK_MAGIC,
         founder: done.words(founder)[0],
     };
-    Ok(reads.into_iter().map(look).collect())
+    Ok(reads.into_iter().map(observation).collect())
 }
 
 /// Fails if one of the nodes belongs to a pool.
-fn refuse_pools(looks: &[Look]) -> Result<(), PoolError> {
-    let is_unfinished =
-        |founder: u64| founder != 0 && looks.iter().any(|look| !look.is_pool && look.founder == founder);
-    match (0..).zip(looks).find(|(_, look)| look.is_pool && !is_unfinished(look.founder)) {
+fn refuse_pools(observations: &[Observation]) -> Result<(), PoolError> {
+    let is_unfinished = |founder: u64| {
+        founder != 0
+            && observations.iter().any(|observation| !observation.is_pool && observation.founder == founder)
+    };
+    match (0..)
+        .zip(observations)
+        .find(|(_, observation)| observation.is_pool && !is_unfinished(observation.founder))
+    {
         Some((node, _)) => Err(PoolError::AlreadyAPool { node }),
         None => Ok(()),
     }
@@ -148,7 +153,7 @@ async fn take<F: Fabric>(
         if swap.swapped {
             return Ok(expected);
         }
-        stranger.look(swap.found, endpoint.now_ms(), lease_ms);
+        stranger.observe(swap.found, endpoint.now_ms(), lease_ms);
         let lapsed = stranger.of(swap.found) > lease_ms;
         let other = Suspect { slot: FOUNDER_SLOT, holder: swap.found, lapsed };
         expected = match swap.found {

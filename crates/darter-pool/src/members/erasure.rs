@@ -23,7 +23,7 @@ use crate::round_trip::post;
 
 /// Ends the pool on a fabric's memory nodes if a node other than the first has lost its part, and
 /// shuts out the pool's members. Does nothing if the pool is whole, or if the first node holds
-/// none. `is_there` returns whether a node that the pool's directory names still exists: an empty
+/// none. `is_present` returns whether a node that the pool's directory names still exists: an empty
 /// node that was named in its place is a mistake.
 ///
 /// # Errors
@@ -32,7 +32,7 @@ use crate::round_trip::post;
 /// with its lost nodes.
 pub async fn erase_if_lost<F: Fabric>(
     fabric: &F,
-    is_there: impl Fn(&ExpectedNode) -> bool,
+    is_present: impl Fn(&ExpectedNode) -> bool,
 ) -> Result<(), PoolError> {
     let mut endpoint = fabric.endpoint()?;
     let sizes = node_sizes(fabric)?;
@@ -59,7 +59,7 @@ pub async fn erase_if_lost<F: Fabric>(
     }
     for node in lost {
         let expected = look_up(&mut endpoint, node).await?;
-        if is_there(&expected) {
+        if is_present(&expected) {
             let what = "it is empty, but the pool's memory node of this number exists at another address";
             return Err(PoolError::NodeMismatch { node, what });
         }

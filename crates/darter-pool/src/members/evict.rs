@@ -63,7 +63,7 @@ impl LastSeen {
     /// Adds a table that was read at `now_ms` or before.
     pub(crate) fn note(&mut self, table: &MemberTable, now_ms: u64, lease_ms: u64) {
         for (silence, line) in self.silences.iter_mut().zip(&table.lines) {
-            silence.look((line.incarnation, line.heartbeat), now_ms, lease_ms);
+            silence.observe((line.incarnation, line.heartbeat), now_ms, lease_ms);
         }
         for line in table.lines.iter().skip(self.silences.len()) {
             self.silences.push(Silence::new((line.incarnation, line.heartbeat), now_ms));

@@ -48,7 +48,7 @@ fn clocks_that_differ_and_drift_shut_out_only_a_member_that_is_silent() {
 
 /// No process can read the lines, or renew a lease, while their memory node is absent.
 #[test]
-fn whoever_looks_first_when_a_node_is_back_leaves_the_others_time_to_renew() {
+fn first_observer_after_a_node_returns_leaves_others_time_to_renew() {
     let sim = Sim::new(1, 4 << 20);
     let pools = [create(&sim), open(&sim, 1), open(&sim, 2)];
     for first in 0..pools.len() {
@@ -78,21 +78,21 @@ fn whoever_looks_first_when_a_node_is_back_leaves_the_others_time_to_renew() {
 
 /// A round of upkeep waits for a memory node at each of its round trips, for longer than a lease.
 #[test]
-fn a_lease_is_renewed_beside_a_round_that_waits() {
+fn lease_is_renewed_while_a_round_waits() {
     for polls in 1.. {
         let sim = Sim::new(1, 4 << 20);
         let one = create(&sim);
         let two = block_on(Pool::open(slow(&sim, 1))).unwrap();
         let (mut client, mut beside) = (two.client().unwrap(), two.client().unwrap());
         let mut round = pin!(two.maintain(&mut client));
-        let is_over = !is_pending_after(round.as_mut(), polls);
+        let has_ended = !is_pending_after(round.as_mut(), polls);
         for _ in 0..20 {
             sim.advance_ms(LEASE_MS / 4);
             block_on(two.renew(&mut beside)).unwrap();
             maintain(&one, 1);
         }
         assert!(!sim.process(1).is_fenced(), "after {polls} polls");
-        if is_over {
+        if has_ended {
             assert!(polls > 2, "a round has several round trips");
             break;
         }
@@ -103,7 +103,7 @@ fn a_lease_is_renewed_beside_a_round_that_waits() {
 }
 
 #[test]
-fn who_renewed_its_lease_after_the_first_look_has_not_lapsed() {
+fn member_that_renews_its_lease_after_the_first_observation_has_not_lapsed() {
     let sim = Sim::new(1, 4 << 20);
     let (one, two) = (create(&sim), open(&sim, 1));
     let mut endpoint = sim.endpoint().unwrap();
@@ -153,7 +153,7 @@ fn the_next_in_a_slot_is_not_shut_out_for_the_one_before() {
 /// A READ of the member lines tears: its last word is from before a member went live, the others
 /// are from after.
 #[test]
-fn who_is_seen_live_is_seen_with_words_of_its_own() {
+fn member_seen_live_is_seen_with_its_own_words() {
     let sim = Sim::new(1, 4 << 20);
     let one = create(&sim);
     let mut endpoint = sim.process(0).endpoint().unwrap();
@@ -191,7 +191,7 @@ fn who_is_seen_live_is_seen_with_words_of_its_own() {
 /// A member joins and the epoch advances while the table is read slowly, the last word of each verb
 /// first. A process that found that epoch and not the member would advance the epoch over its pin.
 #[test]
-fn whoever_joined_before_an_epoch_is_seen_with_it() {
+fn member_that_joined_before_an_epoch_is_seen_with_it() {
     for expected in [1, 2] {
         let words = (0..100).take_while(|&words| joins_after(expected, words)).count();
         assert!(words > 2 * LINE_WORDS, "the epoch is read once, and the lines twice");
@@ -216,7 +216,7 @@ fn joins_after(expected: u32, words: usize) -> bool {
         left -= usize::from(matches!(events[0].kind, EventKind::Execute { .. }));
         executor.perform(events[0], 1, WordOrder::Descending);
     }
-    let is_over = read.borrow().is_some();
+    let has_ended = read.borrow().is_some();
 
     sim.schedule(false);
     let two = open(&sim, 1);
@@ -241,11 +241,11 @@ fn joins_after(expected: u32, words: usize) -> bool {
     assert!(table.epoch <= before || table.live().count() == 2, "after {words} words of {expected} lines");
     drop(executor);
     drop((one, two));
-    !is_over
+    !has_ended
 }
 
 #[test]
-fn nobody_is_ended_who_may_write_to_nodes_that_are_not_known() {
+fn member_that_may_write_to_unknown_nodes_is_not_ended() {
     let sim = Sim::new(2, 4 << 20);
     (0..3).for_each(|process| sim.process(process).limit_nodes(1));
     let (one, two) = (create(&sim), open(&sim, 1));
@@ -272,7 +272,7 @@ fn a_line_is_free_again_when_its_node_cannot_be_added() {
 }
 
 #[test]
-fn whoever_joins_during_an_addition_reaches_the_node_before_others_use_it() {
+fn member_that_joins_during_an_addition_reaches_the_node_before_others_use_it() {
     for polls in 0.. {
         let sim = Sim::new(2, 4 << 20);
         (0..2).for_each(|process| sim.process(process).limit_nodes(1));
@@ -293,7 +293,7 @@ fn whoever_joins_during_an_addition_reaches_the_node_before_others_use_it() {
 }
 
 #[test]
-fn the_block_of_a_member_that_joins_during_a_look_round_is_not_swept() {
+fn block_of_a_member_that_joins_during_an_observation_is_not_swept() {
     for polls in 0.. {
         let sim = Sim::new(1, 4 << 20);
         let one = block_on(Pool::create(slow(&sim, 0), &options())).unwrap();
@@ -438,7 +438,7 @@ fn a_sweep_cut_short_while_it_adds_bits_is_not_begun_again() {
 /// One process creates a pool and stops at any round trip; another begins, and stops at any of its
 /// own; then both continue.
 #[test]
-fn of_two_that_make_a_pool_at_once_one_wins_and_the_other_is_told() {
+fn one_of_two_concurrent_creations_of_a_pool_fails() {
     let mut contended = 0;
     'first: for first_polls in 0.. {
         for second_polls in 0.. {

@@ -244,7 +244,7 @@ impl Members {
         let now = endpoint.now_ms();
         if now.saturating_sub(self.asked_ms.load(Ordering::Relaxed)) > self.lease_ms() / 4 {
             self.asked_ms.store(now, Ordering::Relaxed);
-            blocks.fabric().remote_nodes().look_for_absent();
+            blocks.fabric().remote_nodes().search_absent();
             self.evict_silent(endpoint, blocks, table, self.lease_ms() / 2).await?;
         }
         Ok(())

@@ -10,30 +10,30 @@
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Silence<T> {
     said: T,
-    looked_ms: u64,
+    observed_ms: u64,
     silent_ms: u64,
 }
 
 impl<T: Copy + PartialEq> Silence<T> {
     /// Begins with a first observation, at `now_ms`.
     pub(super) fn new(says: T, now_ms: u64) -> Self {
-        Self { said: says, looked_ms: now_ms, silent_ms: 0 }
+        Self { said: says, observed_ms: now_ms, silent_ms: 0 }
     }
 
     /// Adds an observation that ended at `now_ms`.
-    pub(super) fn look(&mut self, says: T, now_ms: u64, lease_ms: u64) {
+    pub(super) fn observe(&mut self, says: T, now_ms: u64, lease_ms: u64) {
         if says != self.said {
             *self = Self::new(says, now_ms);
             return;
         }
-        let silent_ms = self.silent_ms + now_ms.saturating_sub(self.looked_ms);
+        let silent_ms = self.silent_ms + now_ms.saturating_sub(self.observed_ms);
         let limit_ms = lease_ms - lease_ms / 3;
         self.silent_ms = if self.silent_ms < limit_ms {
             silent_ms.min(limit_ms)
         } else {
             silent_ms.min(self.silent_ms + limit_ms)
         };
-        self.looked_ms = now_ms;
+        self.observed_ms = now_ms;
     }
 
     /// Milliseconds for which the word has been `says`, as of the last observation.
@@ -51,7 +51,7 @@ mod tests {
     fn silent_after(looks: &[u64]) -> u64 {
         let mut silence = Silence::new(7, 0);
         for &now_ms in looks {
-            silence.look(7, now_ms, LEASE_MS);
+            silence.observe(7, now_ms, LEASE_MS);
         }
         silence.of(7)
     }
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn one_look_ends_nobody_and_two_do_however_far_apart() {
+    fn one_observation_ends_no_member_and_two_do_however_far_apart() {
         assert_eq!(silent_after(&[10_000]), 600);
         assert_eq!(silent_after(&[500, 10_000]), 600);
         assert!(silent_after(&[500, 10_000, 10_301]) > LEASE_MS);
@@ -73,10 +73,10 @@ mod tests {
     #[test]
     fn a_sign_of_life_ends_a_silence() {
         let mut silence = Silence::new(7, 0);
-        silence.look(7, 10_000, LEASE_MS);
-        silence.look(8, 10_100, LEASE_MS);
+        silence.observe(7, 10_000, LEASE_MS);
+        silence.observe(8, 10_100, LEASE_MS);
         assert_eq!((silence.of(8), silence.of(7)), (0, 0));
-        silence.look(8, 10_150, LEASE_MS);
+        silence.observe(8, 10_150, LEASE_MS);
         assert_eq!(silence.of(8), 50);
     }
 }

@@ -143,7 +143,7 @@ fn frees_that_may_land_late_hold_sweeps_back() {
 }
 
 #[test]
-fn whoever_joins_is_at_most_an_epoch_behind() {
+fn joining_member_lags_at_most_one_epoch() {
     for polls in 0.. {
         let sim = Sim::new(1, 4 << 20);
         let one = create(&sim);
@@ -169,7 +169,7 @@ fn whoever_joins_is_at_most_an_epoch_behind() {
 /// Another process joins, pins and advances the epoch between the verbs by which a round reads the
 /// epoch and the lines.
 #[test]
-fn whoever_joins_within_a_round_holds_the_epoch() {
+fn member_that_joins_within_a_round_holds_the_epoch() {
     for verbs in 0..3 {
         let sim = Sim::new(1, 4 << 20);
         let one = create(&sim);
@@ -308,7 +308,7 @@ fn upkeep_posts_the_verbs_of_an_extension_until_they_have_completed() {
 
 /// One member holds all blocks, and another has freed everything in them.
 #[test]
-fn a_member_that_asks_for_room_gets_what_others_hold_and_do_not_use() {
+fn member_that_requests_room_gets_unused_blocks_of_others() {
     let sim = Sim::new(1, 4 << 20);
     let (one, two) = (create(&sim), open(&sim, 1));
     let (mut holder, mut asking) = (one.client().unwrap(), two.client().unwrap());

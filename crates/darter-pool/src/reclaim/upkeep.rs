@@ -455,7 +455,7 @@ mod tests {
     /// Directly after the check for late verbs, the client drops another operation with verbs in
     /// flight and begins the next.
     #[test]
-    fn work_left_after_the_look_for_late_verbs_is_not_done() {
+    fn work_left_after_the_check_for_late_verbs_is_not_done() {
         let (pool, _client) = pool_and_client();
         let (state, orphans) = client_with_verbs(&pool, 0);
         let ((mut work_before, before), (mut work_after, after)) = (work(), work());
@@ -470,7 +470,7 @@ mod tests {
 
     /// The client is gone, and its last verb lands directly after the check for late verbs.
     #[test]
-    fn work_of_a_client_forgotten_during_the_look_for_late_verbs_is_done() {
+    fn work_of_a_client_forgotten_during_the_check_for_late_verbs_is_done() {
         let (pool, _client) = pool_and_client();
         let (state, orphans) = client_with_verbs(&pool, 1);
         let (mut left, is_done) = work();

@@ -174,7 +174,7 @@ fn close_refuses_while_a_client_lives() {
 }
 
 #[test]
-fn a_member_declared_dead_is_told() {
+fn member_declared_dead_gets_an_error() {
     let fabric = memory(2 << 20, 1);
     let pool = block_on(Pool::create(fabric.clone(), &options(256 << 10))).unwrap();
     let mut client = pool.client().unwrap();

@@ -299,7 +299,7 @@ fn a_dead_members_blocks_are_swept() {
 /// In each round, a member fills the free memory that it finds, leaves one reachable object in each
 /// block, and dies. The process that sweeps needs no memory itself.
 #[test]
-fn what_a_sweep_frees_is_for_whoever_needs_room() {
+fn memory_freed_by_a_sweep_is_available_to_all_members() {
     let pool = create(2 << 20, 2);
     let mut client = pool.client().unwrap();
     let mut kept: Vec<GlobalAddr> = Vec::new();

@@ -35,7 +35,7 @@ fn files_left_by_a_dead_process_do_not_disturb() {
 }
 
 #[test]
-fn damage_is_named_and_left_as_it_is() {
+fn damage_is_reported_and_left_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("views-0");
     let mut store = ViewStore::open(&format!("file:{}", folder.path().join("views").display()), 0).unwrap();

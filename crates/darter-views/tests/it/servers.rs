@@ -152,7 +152,7 @@ fn consul_and_kubernetes_keep_views() {
 }
 
 #[test]
-fn answers_that_make_no_sense_are_refused() {
+fn invalid_replies_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
     std::fs::write(&token, "secret").unwrap();

@@ -151,7 +151,7 @@ fn operations_that_may_have_taken_effect_are_not_repeated() {
     let mut link = Link::open(store.membership()).unwrap();
     let mut recover = |error: Error, repeat| {
         block_on(async {
-            if link.is_over() {
+            if link.must_rejoin() {
                 link.follow().await.unwrap();
             }
             link.recover(error, repeat, &mut Attempts::default()).await
@@ -216,7 +216,7 @@ fn a_store_that_is_not_to_rejoin_stays_shut_out() {
         let mut link = Link::open(store.membership()).unwrap();
         let recovered = block_on(link.recover(forgotten(), Repeat::Always, &mut Attempts::default()));
         assert!(matches!(recovered, Err(Error::Fabric(FabricError::Forgotten { node: 0 }))));
-        assert!(store.is_shut_out() && !link.is_over() && store.joins() == 0);
+        assert!(store.is_shut_out() && !link.must_rejoin() && store.joins() == 0);
     }
     assert_eq!(scene.attempts.load(Ordering::SeqCst), 0);
 }

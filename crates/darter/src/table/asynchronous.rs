@@ -1,10 +1,9 @@
 //! A table of a store whose calls are futures.
 
 use super::codec::Codec;
-use super::{Table, TableKey, TableValue};
+use super::{AsyncTableRange, Table, TableKey, TableValue};
 #[allow(unused_imports, reason = "linked to in the docs")]
 use crate::Store;
-use crate::range::AsyncRange;
 use crate::{AsyncStore, Change, Error, blocking};
 use darter_index::PutOutcome;
 use foundationdb_tuple::TuplePack;
@@ -127,7 +126,7 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        AsyncTableRange { range: self.store.range(self.codec.range(&range)), codec: self.codec.clone() }
+        AsyncTableRange::new(self.store.range(self.codec.range(&range)), &self.codec)
     }
 
     /// Returns all pairs, in ascending order.
@@ -149,7 +148,7 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
     /// # }
     /// ```
     pub fn pairs(&self) -> AsyncTableRange<'_, K, V> {
-        AsyncTableRange { range: self.store.range(self.codec.all()), codec: self.codec.clone() }
+        AsyncTableRange::new(self.store.range(self.codec.all()), &self.codec)
     }
 
     /// Returns the value of a key; `None` if the key is absent.
@@ -175,11 +174,10 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
         for<'q> &'q Q: TuplePack,
     {
         let codec = &self.codec;
-        self.store.get_with(codec.place(key), |bytes| codec.decode(bytes)).await?.transpose()
+        self.store.get_with(codec.encode_key(key), |bytes| codec.decode(bytes)).await?.transpose()
     }
 
-    /// Returns the values of several keys, in the order of the keys, in as many round trips as the
-    /// longest of the searches takes.
+    /// Returns the values of several keys, in the order of the keys, read as by [`Store::get_many`].
     ///
     /// ```
     /// # fn main() -> Result<(), darter::Error> {
@@ -197,8 +195,8 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
     /// # Errors
     /// Fails as [`Store::get`] does, and if the table holds a value of another type.
     pub async fn get_many(&self, keys: &[K]) -> Result<Vec<Option<V>>, Error> {
-        let places: Vec<_> = keys.iter().map(|key| self.codec.place(key)).collect();
-        let found = self.store.get_many(&places).await?;
+        let keys: Vec<_> = keys.iter().map(|key| self.codec.encode_key(key)).collect();
+        let found = self.store.get_many(&keys).await?;
         found.into_iter().map(|bytes| bytes.map(|bytes| self.codec.decode(&bytes)).transpose()).collect()
     }
 
@@ -224,7 +222,7 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        self.store.contains_key(self.codec.place(key)).await
+        self.store.contains_key(self.codec.encode_key(key)).await
     }
 
     /// Returns the pair with the smallest key.
@@ -311,7 +309,7 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        self.store.put(self.codec.place(key), self.codec.encode(value)?).await
+        self.store.put(self.codec.encode_key(key), self.codec.encode(value)?).await
     }
 
     /// Stores a value under a key and returns the value that it replaces.
@@ -335,7 +333,7 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        let replaced = self.store.insert(self.codec.place(key), self.codec.encode(value)?).await?;
+        let replaced = self.store.insert(self.codec.encode_key(key), self.codec.encode(value)?).await?;
         replaced.map(|bytes| self.codec.decode(&bytes)).transpose()
     }
 
@@ -361,7 +359,7 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        self.store.try_insert(self.codec.place(key), self.codec.encode(value)?).await
+        self.store.try_insert(self.codec.encode_key(key), self.codec.encode(value)?).await
     }
 
     /// Replaces the value of a key if the key is present. Returns the former value; `None` if the
@@ -387,7 +385,7 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        let replaced = self.store.replace(self.codec.place(key), self.codec.encode(value)?).await?;
+        let replaced = self.store.replace(self.codec.encode_key(key), self.codec.encode(value)?).await?;
         replaced.map(|bytes| self.codec.decode(&bytes)).transpose()
     }
 
@@ -448,7 +446,7 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
         let mut failure = None;
         let changes = self
             .store
-            .update(self.codec.place(key), |bytes| {
+            .update(self.codec.encode_key(key), |bytes| {
                 let value = bytes.map(|bytes| self.codec.decode(bytes)).transpose();
                 let change = value.and_then(|value| decide(value).try_map(|value| self.codec.encode(&value)));
                 change.unwrap_or_else(|error| {
@@ -483,7 +481,7 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        let removed = self.store.remove(self.codec.place(key)).await?;
+        let removed = self.store.remove(self.codec.encode_key(key)).await?;
         removed.map(|bytes| self.codec.decode(&bytes)).transpose()
     }
 
@@ -509,7 +507,7 @@ impl<K: TableKey, V: TableValue> AsyncTable<K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        self.store.discard(self.codec.place(key)).await
+        self.store.discard(self.codec.encode_key(key)).await
     }
 
     /// Removes the keys of a range, as [`Store::remove_range`] does. Returns their number.
@@ -568,87 +566,5 @@ impl<K, V> Clone for AsyncTable<K, V> {
 impl<K, V> std::fmt::Debug for AsyncTable<K, V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AsyncTable").field("name", &self.codec.name()).finish_non_exhaustive()
-    }
-}
-
-/// The pairs of a table, as awaited values; otherwise the same as [`AsyncRange`].
-///
-/// ```
-/// # fn main() -> Result<(), darter::Error> {
-/// # darter::block_on(async {
-/// # let store = darter::AsyncStore::open("mem:16M").await?;
-/// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
-/// ages.put_many(&[("Ada".to_owned(), 36), ("Grace".to_owned(), 85)]).await?;
-/// let mut pairs = ages.pairs();
-/// assert_eq!(pairs.next().await.transpose()?, Some(("Ada".to_owned(), 36)));
-/// assert_eq!(pairs.next().await.transpose()?, Some(("Grace".to_owned(), 85)));
-/// assert!(pairs.next().await.is_none());
-/// # Ok(())
-/// # })
-/// # }
-/// ```
-#[must_use = "a range does nothing until polled"]
-pub struct AsyncTableRange<'s, K, V> {
-    range: AsyncRange<'s>,
-    codec: Codec<K, V>,
-}
-
-impl<K: TableKey, V: TableValue> AsyncTableRange<'_, K, V> {
-    /// As [`crate::Range::limit`].
-    ///
-    /// ```
-    /// # fn main() -> Result<(), darter::Error> {
-    /// # darter::block_on(async {
-    /// # let store = darter::AsyncStore::open("mem:16M").await?;
-    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
-    /// ages.put_many(&["Ada", "Alan", "Grace"].map(|name| (name.to_owned(), 1))).await?;
-    /// let mut first = ages.pairs().limit(1);
-    /// assert_eq!(first.next().await.transpose()?, Some(("Ada".to_owned(), 1)));
-    /// assert!(first.next().await.is_none());
-    /// # Ok(())
-    /// # })
-    /// # }
-    /// ```
-    pub fn limit(self, limit: usize) -> Self {
-        Self { range: self.range.limit(limit), ..self }
-    }
-
-    /// Returns the next pair. No pair is lost if the future is dropped.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), darter::Error> {
-    /// # darter::block_on(async {
-    /// # let store = darter::AsyncStore::open("mem:16M").await?;
-    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
-    /// ages.put("Ada", &36).await?;
-    /// let mut pairs = ages.pairs();
-    /// assert_eq!(pairs.next().await.transpose()?, Some(("Ada".to_owned(), 36)));
-    /// assert!(pairs.next().await.is_none());
-    /// # Ok(())
-    /// # })
-    /// # }
-    /// ```
-    pub async fn next(&mut self) -> Option<Result<(K, V), Error>> {
-        let pair = self.range.next().await?;
-        Some(pair.and_then(|pair| self.codec.decode_pair(&pair)))
-    }
-
-    /// Returns the next pair from the other end.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), darter::Error> {
-    /// # darter::block_on(async {
-    /// # let store = darter::AsyncStore::open("mem:16M").await?;
-    /// # let ages: darter::AsyncTable<String, u32> = store.table("ages").await?;
-    /// ages.put_many(&[("Ada".to_owned(), 36), ("Grace".to_owned(), 85)]).await?;
-    /// let last = ages.pairs().next_back().await.transpose()?;
-    /// assert_eq!(last, Some(("Grace".to_owned(), 85)));
-    /// # Ok(())
-    /// # })
-    /// # }
-    /// ```
-    pub async fn next_back(&mut self) -> Option<Result<(K, V), Error>> {
-        let pair = self.range.next_back().await?;
-        Some(pair.and_then(|pair| self.codec.decode_pair(&pair)))
     }
 }

@@ -1,8 +1,7 @@
 //! A table of a store whose calls block.
 
 use super::codec::{Codec, all_tables, table_at};
-use super::{TableKey, TableValue};
-use crate::range::Range;
+use super::{TableKey, TableRange, TableValue};
 use crate::{Change, Error, Store};
 use darter_index::PutOutcome;
 use foundationdb_tuple::TuplePack;
@@ -143,7 +142,7 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        TableRange { range: self.store.range(self.codec.range(&range)), codec: self.codec.clone() }
+        TableRange::new(self.store.range(self.codec.range(&range)), &self.codec)
     }
 
     /// Returns all pairs, in ascending order; `rev()` iterates in descending order.
@@ -163,7 +162,7 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
     /// # }
     /// ```
     pub fn iter(&self) -> TableRange<K, V> {
-        TableRange { range: self.store.range(self.codec.all()), codec: self.codec.clone() }
+        TableRange::new(self.store.range(self.codec.all()), &self.codec)
     }
 
     /// Returns the value of a key; `None` if the key is absent.
@@ -186,11 +185,10 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         for<'q> &'q Q: TuplePack,
     {
         let codec = &self.codec;
-        self.store.get_with(codec.place(key), |bytes| codec.decode(bytes))?.transpose()
+        self.store.get_with(codec.encode_key(key), |bytes| codec.decode(bytes))?.transpose()
     }
 
-    /// Returns the values of several keys, in the order of the keys, in as many round trips as the
-    /// longest of the searches takes.
+    /// Returns the values of several keys, in the order of the keys, read as by [`Store::get_many`].
     ///
     /// ```
     /// # fn main() -> Result<(), darter::Error> {
@@ -205,8 +203,8 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
     /// # Errors
     /// Fails as [`Store::get`] does, and if the table holds a value of another type.
     pub fn get_many(&self, keys: &[K]) -> Result<Vec<Option<V>>, Error> {
-        let places: Vec<_> = keys.iter().map(|key| self.codec.place(key)).collect();
-        let found = self.store.get_many(&places)?;
+        let keys: Vec<_> = keys.iter().map(|key| self.codec.encode_key(key)).collect();
+        let found = self.store.get_many(&keys)?;
         found.into_iter().map(|bytes| bytes.map(|bytes| self.codec.decode(&bytes)).transpose()).collect()
     }
 
@@ -229,7 +227,7 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        self.store.contains_key(self.codec.place(key))
+        self.store.contains_key(self.codec.encode_key(key))
     }
 
     /// Returns the pair with the smallest key.
@@ -308,7 +306,7 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        self.store.put(self.codec.place(key), self.codec.encode(value)?)
+        self.store.put(self.codec.encode_key(key), self.codec.encode(value)?)
     }
 
     /// Stores a value under a key and returns the value that it replaces.
@@ -330,7 +328,7 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        let replaced = self.store.insert(self.codec.place(key), self.codec.encode(value)?)?;
+        let replaced = self.store.insert(self.codec.encode_key(key), self.codec.encode(value)?)?;
         replaced.map(|bytes| self.codec.decode(&bytes)).transpose()
     }
 
@@ -354,7 +352,7 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        self.store.try_insert(self.codec.place(key), self.codec.encode(value)?)
+        self.store.try_insert(self.codec.encode_key(key), self.codec.encode(value)?)
     }
 
     /// Replaces the value of a key if the key is present. Returns the former value; `None` if the
@@ -378,7 +376,7 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        let replaced = self.store.replace(self.codec.place(key), self.codec.encode(value)?)?;
+        let replaced = self.store.replace(self.codec.encode_key(key), self.codec.encode(value)?)?;
         replaced.map(|bytes| self.codec.decode(&bytes)).transpose()
     }
 
@@ -430,7 +428,7 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         for<'q> &'q Q: TuplePack,
     {
         let mut failure = None;
-        let changes = self.store.update(self.codec.place(key), |bytes| {
+        let changes = self.store.update(self.codec.encode_key(key), |bytes| {
             let value = bytes.map(|bytes| self.codec.decode(bytes)).transpose();
             let change = value.and_then(|value| decide(value).try_map(|value| self.codec.encode(&value)));
             change.unwrap_or_else(|error| {
@@ -462,7 +460,7 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        let removed = self.store.remove(self.codec.place(key))?;
+        let removed = self.store.remove(self.codec.encode_key(key))?;
         removed.map(|bytes| self.codec.decode(&bytes)).transpose()
     }
 
@@ -486,7 +484,7 @@ impl<K: TableKey, V: TableValue> Table<K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        self.store.discard(self.codec.place(key))
+        self.store.discard(self.codec.encode_key(key))
     }
 
     /// Removes the keys of a range, as [`Store::remove_range`] does. Returns their number.
@@ -551,57 +549,5 @@ impl<K: TableKey, V: TableValue> IntoIterator for &Table<K, V> {
 
     fn into_iter(self) -> TableRange<K, V> {
         self.iter()
-    }
-}
-
-/// An iterator over the pairs of a table; otherwise the same as [`Range`].
-///
-/// ```
-/// # fn main() -> Result<(), darter::Error> {
-/// # let store = darter::Store::open("mem:16M")?;
-/// # let ages: darter::Table<String, u32> = store.table("ages")?;
-/// ages.put_many(&[("Ada".to_owned(), 36), ("Grace".to_owned(), 85)])?;
-/// let mut pairs = ages.iter();
-/// assert_eq!(pairs.next_back().transpose()?, Some(("Grace".to_owned(), 85)));
-/// assert_eq!(pairs.next().transpose()?, Some(("Ada".to_owned(), 36)));
-/// assert!(pairs.next().is_none());
-/// # Ok(())
-/// # }
-/// ```
-#[must_use = "a range does nothing until iterated"]
-pub struct TableRange<K, V> {
-    range: Range<'static>,
-    codec: Codec<K, V>,
-}
-
-impl<K, V> TableRange<K, V> {
-    /// As [`Range::limit`].
-    ///
-    /// ```
-    /// # fn main() -> Result<(), darter::Error> {
-    /// # let store = darter::Store::open("mem:16M")?;
-    /// # let ages: darter::Table<String, u32> = store.table("ages")?;
-    /// ages.put_many(&["Ada", "Alan", "Grace"].map(|name| (name.to_owned(), 1)))?;
-    /// let last_two = ages.iter().limit(2).rev().map(|pair| Ok(pair?.0));
-    /// assert_eq!(last_two.collect::<Result<Vec<_>, darter::Error>>()?, ["Grace", "Alan"]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn limit(self, limit: usize) -> Self {
-        Self { range: self.range.limit(limit), ..self }
-    }
-}
-
-impl<K: TableKey, V: TableValue> Iterator for TableRange<K, V> {
-    type Item = Result<(K, V), Error>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.range.next().map(|pair| self.codec.decode_pair(&pair?))
-    }
-}
-
-impl<K: TableKey, V: TableValue> DoubleEndedIterator for TableRange<K, V> {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.range.next_back().map(|pair| self.codec.decode_pair(&pair?))
     }
 }

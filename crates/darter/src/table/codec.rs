@@ -43,7 +43,7 @@ impl<K: TableKey, V: TableValue> Codec<K, V> {
     }
 
     /// Returns the place of a key in the store.
-    pub(super) fn place<Q: ?Sized>(&self, key: &Q) -> Vec<u8>
+    pub(super) fn encode_key<Q: ?Sized>(&self, key: &Q) -> Vec<u8>
     where
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
@@ -61,8 +61,8 @@ impl<K: TableKey, V: TableValue> Codec<K, V> {
     {
         let ScanRange { from, to, reverse } = self.all();
         let place = |bound: Bound<&Q>, otherwise| match bound {
-            Bound::Included(key) => Bound::Included(self.place(key)),
-            Bound::Excluded(key) => Bound::Excluded(self.place(key)),
+            Bound::Included(key) => Bound::Included(self.encode_key(key)),
+            Bound::Excluded(key) => Bound::Excluded(self.encode_key(key)),
             Bound::Unbounded => otherwise,
         };
         ScanRange { from: place(range.start_bound(), from), to: place(range.end_bound(), to), reverse }
@@ -91,7 +91,7 @@ impl<K: TableKey, V: TableValue> Codec<K, V> {
     where
         for<'q> &'q K: TuplePack,
     {
-        pairs.iter().map(|(key, value)| Ok((self.place(key), self.encode(value)?))).collect()
+        pairs.iter().map(|(key, value)| Ok((self.encode_key(key), self.encode(value)?))).collect()
     }
 }
 

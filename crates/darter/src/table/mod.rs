@@ -11,10 +11,12 @@
 mod asynchronous;
 mod blocking;
 mod codec;
+mod range;
 mod transaction;
 
-pub use asynchronous::{AsyncTable, AsyncTableRange};
-pub use blocking::{Table, TableRange};
+pub use asynchronous::AsyncTable;
+pub use blocking::Table;
+pub use range::{AsyncTableRange, TableRange};
 pub use transaction::{AsyncTableTransaction, TableTransaction};
 
 use foundationdb_tuple::{TuplePack, TupleUnpack};

@@ -66,7 +66,7 @@ impl<K: TableKey, V: TableValue> TableTransaction<'_, '_, K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        let value = self.transaction.get(self.codec.place(key))?;
+        let value = self.transaction.get(self.codec.encode_key(key))?;
         value.map(|value| self.codec.decode(&value)).transpose()
     }
 
@@ -91,7 +91,7 @@ impl<K: TableKey, V: TableValue> TableTransaction<'_, '_, K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        self.transaction.put(self.codec.place(key), self.codec.encode(value)?)
+        self.transaction.put(self.codec.encode_key(key), self.codec.encode(value)?)
     }
 
     /// Removes a key when the transaction is committed. Returns the old value.
@@ -113,7 +113,7 @@ impl<K: TableKey, V: TableValue> TableTransaction<'_, '_, K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        let value = self.transaction.remove(self.codec.place(key))?;
+        let value = self.transaction.remove(self.codec.encode_key(key))?;
         value.map(|value| self.codec.decode(&value)).transpose()
     }
 }
@@ -184,7 +184,7 @@ impl<K: TableKey, V: TableValue> AsyncTableTransaction<'_, '_, K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        let value = self.transaction.get(self.codec.place(key)).await?;
+        let value = self.transaction.get(self.codec.encode_key(key)).await?;
         value.map(|value| self.codec.decode(&value)).transpose()
     }
 
@@ -211,7 +211,7 @@ impl<K: TableKey, V: TableValue> AsyncTableTransaction<'_, '_, K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        self.transaction.put(self.codec.place(key), self.codec.encode(value)?)
+        self.transaction.put(self.codec.encode_key(key), self.codec.encode(value)?)
     }
 
     /// Removes a key when the transaction is committed. Returns the old value.
@@ -235,7 +235,7 @@ impl<K: TableKey, V: TableValue> AsyncTableTransaction<'_, '_, K, V> {
         K: Borrow<Q>,
         for<'q> &'q Q: TuplePack,
     {
-        let value = self.transaction.remove(self.codec.place(key)).await?;
+        let value = self.transaction.remove(self.codec.encode_key(key)).await?;
         value.map(|value| self.codec.decode(&value)).transpose()
     }
 }

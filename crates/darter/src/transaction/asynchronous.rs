@@ -148,8 +148,8 @@ impl AsyncTransaction<'_> {
         self.worker.get(key).await
     }
 
-    /// Returns the values of several keys, in the order of the keys, in as many round trips as the longest
-    /// of the searches takes.
+    /// Returns the values of several keys, in the order of the keys, read as by
+    /// [`Store::get_many`](crate::Store::get_many).
     ///
     /// ```
     /// # fn main() -> Result<(), darter::Error> {

@@ -22,8 +22,9 @@ const PAUSE_STEP: Duration = Duration::from_micros(20);
 /// dropped changes nothing. A process can be killed at any instant of a commit: all changes take
 /// effect or none, and no other client waits.
 ///
-/// Ranges are not available in transactions. At most 100,000 keys can be read or changed, and a
-/// value can be at most about half as large as [`Store::max_value_bytes`].
+/// Ranges are not available in transactions. At most 100,000 keys can be read or changed. The former
+/// and the new value of a key share one object of the pool: together with the key and a header they
+/// can have at most [`Store::max_value_bytes`]. For a key that is only read, its value counts twice.
 ///
 /// ```
 /// # fn main() -> Result<(), darter::Error> {
@@ -144,8 +145,8 @@ impl Transaction<'_> {
         block_on(self.worker.get(key))
     }
 
-    /// Returns the values of several keys, in the order of the keys, in as many round trips as the longest
-    /// of the searches takes.
+    /// Returns the values of several keys, in the order of the keys, read as by
+    /// [`Store::get_many`](crate::Store::get_many).
     ///
     /// ```
     /// # fn main() -> Result<(), darter::Error> {

@@ -185,9 +185,9 @@ fn inserts_and_deletes_add_up_while_nodes_come_and_go() {
     let session = store.session().unwrap();
     let mut present = 0;
     for (key, balance) in keys.iter().zip(&balance) {
-        let is_there = session.get(key).unwrap().is_some();
-        assert_eq!(balance.load(Ordering::Relaxed), i64::from(is_there), "{}", key.escape_ascii());
-        present += usize::from(is_there);
+        let is_present = session.get(key).unwrap().is_some();
+        assert_eq!(balance.load(Ordering::Relaxed), i64::from(is_present), "{}", key.escape_ascii());
+        present += usize::from(is_present);
     }
     drop(session);
     assert_sound(&store, present);

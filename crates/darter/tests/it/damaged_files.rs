@@ -47,7 +47,7 @@ fn refused(path: &Path, word: &str) -> Error {
 }
 
 #[test]
-fn absent_and_empty_files_ask_for_a_size() {
+fn absent_and_empty_files_require_a_size() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pool");
     let error = Store::open(url(&path)).unwrap_err();
@@ -88,7 +88,7 @@ fn a_size_does_not_reshape_an_existing_pool() {
 }
 
 #[test]
-fn overwriting_must_be_asked_for_and_spares_a_pool_in_use() {
+fn overwriting_needs_its_option_and_spares_a_pool_in_use() {
     let directory = tempfile::tempdir().unwrap();
     let path = put_file(directory.path(), b"an unrelated file");
     let sized = format!("{}?size=4M", url(&path));

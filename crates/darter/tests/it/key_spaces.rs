@@ -190,7 +190,7 @@ fn the_space_of_gateways_costs_a_scan_at_most_one_round_trip_more() {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum SpaceStep {
     PutMany(Vec<Vec<u8>>),
     DeleteMany(Vec<Vec<u8>>),
     DeleteRange(Bound<Vec<u8>>, Bound<Vec<u8>>),
@@ -209,25 +209,25 @@ fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
     prop_oneof![near().prop_map(Bound::Included), near().prop_map(Bound::Excluded), Just(Bound::Unbounded)]
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = SpaceStep> {
     prop_oneof![
-        4 => prop::collection::vec(near(), 0..20).prop_map(Step::PutMany),
-        2 => prop::collection::vec(near(), 0..20).prop_map(Step::DeleteMany),
-        1 => (bound(), bound()).prop_map(|(from, to)| Step::DeleteRange(from, to)),
-        2 => (near(), any::<bool>()).prop_map(|(key, is_wanted)| Step::DeleteIf(key, is_wanted)),
-        2 => near().prop_map(Step::Modify),
-        2 => near().prop_map(Step::Insert),
-        1 => Just(Step::Ends),
+        4 => prop::collection::vec(near(), 0..20).prop_map(SpaceStep::PutMany),
+        2 => prop::collection::vec(near(), 0..20).prop_map(SpaceStep::DeleteMany),
+        1 => (bound(), bound()).prop_map(|(from, to)| SpaceStep::DeleteRange(from, to)),
+        2 => (near(), any::<bool>()).prop_map(|(key, is_wanted)| SpaceStep::DeleteIf(key, is_wanted)),
+        2 => near().prop_map(SpaceStep::Modify),
+        2 => near().prop_map(SpaceStep::Insert),
+        1 => Just(SpaceStep::Ends),
     ]
 }
 
-fn take(session: &Session, model: &mut Model, step: Step) {
+fn take(session: &Session, model: &mut Model, step: SpaceStep) {
     match step {
-        Step::PutMany(keys) => {
+        SpaceStep::PutMany(keys) => {
             session.put_many(&keys.iter().map(|key| (key, b"many")).collect::<Vec<_>>()).unwrap();
             model.extend(keys.into_iter().map(|key| (key, b"many".to_vec())));
         }
-        Step::DeleteMany(keys) => {
+        SpaceStep::DeleteMany(keys) => {
             // As a program does it that has no such call on its thread: by ranges of one key.
             let removed: u64 = keys.iter().map(|key| session.remove_range(key..=key).unwrap()).sum();
             let was = model.len();
@@ -236,27 +236,27 @@ fn take(session: &Session, model: &mut Model, step: Step) {
             }
             assert_eq!(removed, (was - model.len()) as u64);
         }
-        Step::DeleteRange(from, to) => {
+        SpaceStep::DeleteRange(from, to) => {
             let range = ScanRange { from, to, reverse: false };
             let was = model.len();
             model.retain(|key, _| !range.contains(key));
             assert_eq!(session.remove_range(range).unwrap(), (was - model.len()) as u64);
         }
-        Step::DeleteIf(key, is_wanted) => {
+        SpaceStep::DeleteIf(key, is_wanted) => {
             let was_there = model.contains_key(&key);
             assert_eq!(session.remove_if(&key, |_| is_wanted).unwrap(), was_there && is_wanted);
             if is_wanted {
                 model.remove(&key);
             }
         }
-        Step::Modify(key) => {
+        SpaceStep::Modify(key) => {
             session.update(&key, |old| darter::Change::Put(old.map_or(vec![0], <[u8]>::to_vec))).unwrap();
             model.entry(key).or_insert_with(|| vec![0]);
         }
-        Step::Insert(key) => {
+        SpaceStep::Insert(key) => {
             assert_eq!(session.insert(&key, b"new").unwrap(), model.insert(key, b"new".to_vec()));
         }
-        Step::Ends => {
+        SpaceStep::Ends => {
             let owned = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
             assert_eq!(session.first().unwrap(), model.first_key_value().map(owned));
             assert_eq!(session.last().unwrap(), model.last_key_value().map(owned));
@@ -270,7 +270,7 @@ proptest! {
 
     /// Two sessions on the same keys, one in each space, never see each other's changes.
     #[test]
-    fn both_spaces_agree_with_models_of_their_own(steps in prop::collection::vec((any::<bool>(), step()), 1..60)) {
+    fn each_space_agrees_with_its_own_model(steps in prop::collection::vec((any::<bool>(), step()), 1..60)) {
         let store = store();
         let sessions = spaces(&store);
         let mut models = [Model::new(), Model::new()];

@@ -21,13 +21,13 @@ const WRITES_OF_A_SHORT_LIFE: u64 = 150;
 /// Keys of one child; few, so that they are overwritten and deleted often.
 const KEYS: u64 = 300;
 
-enum Step {
+enum WriterStep {
     Put(Vec<u8>, Vec<u8>),
     Delete(Vec<u8>),
 }
 
 /// Returns step `step` of child `child`. Each child has its own keys, in the same nodes.
-fn script(child: u64, step: u64) -> Step {
+fn script(child: u64, step: u64) -> WriterStep {
     let mut dice = Pcg64Mcg::seed_from_u64(child << 40 | step);
     let n = dice.random_range(0..KEYS);
     let mut key = match n % 4 {
@@ -39,17 +39,17 @@ fn script(child: u64, step: u64) -> Step {
     key.push(b'0' + child as u8);
     // Now and then a long run of deletes, so that nodes collapse.
     if dice.random_range(0..3) == 0 || step % 1000 > 700 {
-        return Step::Delete(key);
+        return WriterStep::Delete(key);
     }
     let mut value = step.to_be_bytes().to_vec();
     value.resize(8 + dice.random_range(0..500_usize), n as u8);
-    Step::Put(key, value)
+    WriterStep::Put(key, value)
 }
 
-fn apply(model: &mut Model, step: Step) {
+fn apply(model: &mut Model, step: WriterStep) {
     match step {
-        Step::Put(key, value) => drop(model.insert(key, value)),
-        Step::Delete(key) => drop(model.remove(&key)),
+        WriterStep::Put(key, value) => drop(model.insert(key, value)),
+        WriterStep::Delete(key) => drop(model.remove(&key)),
     }
 }
 
@@ -65,8 +65,8 @@ fn child_process() {
     writeln!(out).unwrap();
     for step in first.. {
         match script(child, step) {
-            Step::Put(key, value) => drop(session.put(key, value).unwrap()),
-            Step::Delete(key) => drop(session.discard(key).unwrap()),
+            WriterStep::Put(key, value) => drop(session.put(key, value).unwrap()),
+            WriterStep::Delete(key) => drop(session.discard(key).unwrap()),
         }
         // One write to the pipe: an acknowledgement is whole or absent.
         writeln!(out, "done {step}").unwrap();

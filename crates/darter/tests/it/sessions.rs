@@ -80,7 +80,7 @@ fn insert_returns_the_value_it_replaces() {
 }
 
 #[test]
-fn modify_tells_whether_it_changed_anything() {
+fn modify_returns_whether_it_changed_anything() {
     let store = store();
     let session = store.session().unwrap();
     assert!(!session.update("fig", |_| Change::Remove).unwrap(), "absent already");
@@ -124,7 +124,7 @@ fn many_puts_keep_the_order_of_those_with_one_key() {
 }
 
 #[test]
-fn many_puts_tell_of_one_that_cannot_be() {
+fn put_many_fails_if_a_key_is_too_long_and_stores_the_others() {
     let store = store();
     let session = store.session().unwrap();
     let long = vec![0; darter::KEY_BYTES_MAX + 1];
@@ -134,7 +134,7 @@ fn many_puts_tell_of_one_that_cannot_be() {
 }
 
 #[test]
-fn a_range_is_removed_and_nothing_beside_it() {
+fn remove_range_keeps_keys_outside_the_range() {
     let store = store();
     let session = store.session().unwrap();
     let pairs: Vec<_> = (0..2000_u32).map(|n| (n.to_be_bytes(), "")).collect();

@@ -10,7 +10,7 @@ use super::Art;
 use super::node::{self, Content, Header, NodeType, Part, Slot};
 use super::scan::check_depth;
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
-use darter_index::radix::path::{Path, Step};
+use darter_index::radix::path::{Path, PathStep};
 use darter_index::radix::seal::SEAL;
 use darter_index::radix::slot::END;
 use darter_index::radix::tally::Tally;
@@ -80,7 +80,7 @@ impl<F: Fabric> Art<F> {
         }
         let is_node = |slot: &&Slot| matches!(slot.content(), Content::Node { .. });
         let children = live.iter().filter(is_node).map(|&slot| (slot.edge().unwrap_or(END), slot));
-        let step = Step { addr, name: ty.name(), depth: header.depth(), identity: header.identity() };
+        let step = PathStep { addr, name: ty.name(), depth: header.depth(), identity: header.identity() };
         walk.path.enter(step, children);
         let Inspection { report, tally, path, verifies } = walk;
         path.visit_leaves(client, (report, tally), &live, *verifies).await

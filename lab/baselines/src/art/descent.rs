@@ -40,7 +40,7 @@ pub(super) enum Purpose {
 
 /// The end of a descent.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum End {
+pub(super) enum ArtEnd {
     /// No child under the key's edge at [`Descent::here`].
     Vacant,
     /// A leaf under the key's edge, read whole: that of the key or of another.
@@ -136,7 +136,7 @@ impl<'k> Descent<'k> {
 }
 
 impl Search<Shared> for Descent<'_> {
-    type End = End;
+    type End = ArtEnd;
 
     fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<()> {
         let here = self.here;
@@ -162,7 +162,7 @@ impl Search<Shared> for Descent<'_> {
         Ok(())
     }
 
-    fn absorb(&mut self, shared: &Shared, batch: &Batch) -> Result<Option<End>> {
+    fn absorb(&mut self, shared: &Shared, batch: &Batch) -> Result<Option<ArtEnd>> {
         match self.stage {
             Stage::RootWord(Some(read)) => {
                 let slot = Slot::from_word(batch.words(read)[0]);
@@ -176,7 +176,7 @@ impl Search<Shared> for Descent<'_> {
             Stage::Bucket(at, _, Some(read)) => self.absorb_part(at, batch.words(read)),
             Stage::Leaf { at, read: Some(read), .. } => {
                 let leaf = leaf::parse(at.slot.addr(), batch.words(read))?;
-                Ok(Some(End::Leaf { at, read, is_key: leaf.key == self.key.bytes() }))
+                Ok(Some(ArtEnd::Leaf { at, read, is_key: leaf.key == self.key.bytes() }))
             }
             _ => Err(IndexError::corrupt(self.here.addr, "descent absorbed before it was posted")),
         }
@@ -190,7 +190,7 @@ impl Descent<'_> {
         batch: &Batch,
         node: ReadId,
         bucket: Option<(usize, ReadId)>,
-    ) -> Result<Option<End>> {
+    ) -> Result<Option<ArtEnd>> {
         let words = batch.words(node);
         let header = Header::new(words);
         let predicted = self.here.predicted();
@@ -201,7 +201,7 @@ impl Descent<'_> {
             return Ok(None);
         }
         if self.purpose == Purpose::Write && header.is_sealed() {
-            return Ok(Some(End::Sealed));
+            return Ok(Some(ArtEnd::Sealed));
         }
         let is_root = self.here.above.is_none();
         // Depths increase along every path, so pointers of a damaged pool cannot form cycles.
@@ -212,7 +212,7 @@ impl Descent<'_> {
             ));
         }
         if !header.is_on_path(&mut self.key) {
-            return Ok(Some(End::Diverged));
+            return Ok(Some(ArtEnd::Diverged));
         }
         match bucket {
             None => self.absorb_part(HEADER_WORDS, &words[HEADER_WORDS..]),
@@ -226,7 +226,7 @@ impl Descent<'_> {
         }
     }
 
-    fn absorb_part(&mut self, at: usize, words: &[u64]) -> Result<Option<End>> {
+    fn absorb_part(&mut self, at: usize, words: &[u64]) -> Result<Option<ArtEnd>> {
         if self.purpose == Purpose::Write {
             self.words.clear();
             self.words.extend_from_slice(words);
@@ -235,10 +235,10 @@ impl Descent<'_> {
         let here = self.here;
         let part = Part { ty: here.ty, header: here.header, at, words };
         let edge = self.edge();
-        let Some((at, slot)) = part.find(edge) else { return Ok(Some(End::Vacant)) };
+        let Some((at, slot)) = part.find(edge) else { return Ok(Some(ArtEnd::Vacant)) };
         let at = SlotAt { addr: here.addr.plus(at as u64 * 8), slot };
         match slot.content() {
-            Content::Empty | Content::Tomb => Ok(Some(End::Vacant)),
+            Content::Empty | Content::Tomb => Ok(Some(ArtEnd::Vacant)),
             Content::Leaf { class, .. } => {
                 self.stage = Stage::Leaf { at, class, read: None };
                 Ok(None)

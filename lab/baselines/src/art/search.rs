@@ -1,7 +1,7 @@
 //! Search and multi-get.
 
 use super::Art;
-use super::descent::{Descent, End, Purpose};
+use super::descent::{ArtEnd, Descent, Purpose};
 use super::shared::Operation;
 use darter_fabric::{Batch, Fabric, OpKind};
 use darter_index::Result;
@@ -11,9 +11,9 @@ use darter_index::radix::search;
 use darter_pool::Client;
 
 /// Returns the value at the end of a search.
-fn value_at(end: End, done: &Batch) -> Result<Option<Vec<u8>>> {
+fn value_at(end: ArtEnd, done: &Batch) -> Result<Option<Vec<u8>>> {
     match end {
-        End::Leaf { at, read, is_key: true } => {
+        ArtEnd::Leaf { at, read, is_key: true } => {
             Ok(Some(leaf::parse_again(at.slot.addr(), done.words(read))?.value.to_vec()))
         }
         _ => Ok(None),
@@ -54,7 +54,7 @@ impl<F: Fabric> Operation<'_, F> {
         &mut self,
         key: &'k [u8],
         purpose: Purpose,
-    ) -> Result<(Descent<'k>, End, Batch)> {
+    ) -> Result<(Descent<'k>, ArtEnd, Batch)> {
         self.shared.refresh(&mut self.client).await?;
         let mut descent = Descent::new(self.shared, self.client.epoch(), key, purpose)?;
         let (end, done) = search::run(&mut self.client, self.shared, &mut descent).await?;

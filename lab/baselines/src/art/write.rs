@@ -8,7 +8,7 @@
 
 use super::Art;
 use super::descend_any::keys_below;
-use super::descent::{Descent, End, Here, Purpose, SlotAt};
+use super::descent::{ArtEnd, Descent, Here, Purpose, SlotAt};
 use super::locks::Locks;
 use super::node::{self, HEADER_WORDS, Header, Part, Slot, Vacancy};
 use super::publish::Change;
@@ -27,10 +27,10 @@ use darter_pool::{AllocKind, Client, Pinned};
 
 /// Number of concurrent deletes from one node, other than a client's own, for which it checks
 /// whether they made the node sparse together. The next delete cleans up after further ones.
-const RIVALS: usize = 4;
+const CONCURRENT_DELETES: usize = 4;
 
 /// The result of one descent.
-enum Turn {
+enum Attempt {
     Done(PutOutcome),
     Again,
 }
@@ -49,11 +49,11 @@ impl<F: Fabric> Art<F> {
         let mut operation = Operation::pin(&*self.shared, client, kind).await?;
         for _ in 0..TURNS_MAX {
             match operation.put_turn(&mut draft, condition).await {
-                Ok(Turn::Done(outcome)) => {
+                Ok(Attempt::Done(outcome)) => {
                     draft.discard(&mut operation.client);
                     return Ok(outcome);
                 }
-                Ok(Turn::Again) => operation.client.retried(),
+                Ok(Attempt::Again) => operation.client.retried(),
                 Err(error) => {
                     if error.is_out_of_space() {
                         draft.discard(&mut operation.client);
@@ -77,7 +77,7 @@ impl<F: Fabric> Art<F> {
         for _ in 0..TURNS_MAX {
             let (descent, end, done) = operation.descend(key, Purpose::Write).await?;
             let is_refused = match end {
-                End::Leaf { at, read, is_key: true } => {
+                ArtEnd::Leaf { at, read, is_key: true } => {
                     let leaf = leaf::parse_again(at.slot.addr(), done.words(read))?;
                     !condition.holds_for(Some(leaf.value))
                 }
@@ -86,7 +86,7 @@ impl<F: Fabric> Art<F> {
             operation.client.recycle(done);
             match end {
                 _ if is_refused => return Ok(false),
-                End::Leaf { at, is_key: true, .. } => {
+                ArtEnd::Leaf { at, is_key: true, .. } => {
                     if let Some(is_thin) = operation.clear_slot(&descent, at).await? {
                         if is_thin {
                             operation.tidy(key).await?;
@@ -94,12 +94,12 @@ impl<F: Fabric> Art<F> {
                         return Ok(true);
                     }
                 }
-                End::Sealed => {
+                ArtEnd::Sealed => {
                     operation.replace(&descent.here, Wanted::AsItIs).await?;
                 }
                 _ => {
                     // An interrupted delete may have left this to do.
-                    if matches!(end, End::Vacant) && operation.is_thin(&descent, &descent.part(), 0) {
+                    if matches!(end, ArtEnd::Vacant) && operation.is_thin(&descent, &descent.part(), 0) {
                         operation.tidy(key).await?;
                     }
                     return Ok(false);
@@ -112,16 +112,16 @@ impl<F: Fabric> Art<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    async fn put_turn(&mut self, draft: &mut Draft<'_>, condition: Condition<'_>) -> Result<Turn> {
+    async fn put_turn(&mut self, draft: &mut Draft<'_>, condition: Condition<'_>) -> Result<Attempt> {
         let key = draft.key;
         let (mut descent, end, done) = self.descend(key, Purpose::Write).await?;
-        if let End::Leaf { at, read, is_key } = end {
+        if let ArtEnd::Leaf { at, read, is_key } = end {
             let leaf = leaf::parse_again(at.slot.addr(), done.words(read))?;
             let refused = !condition.holds_for(is_key.then_some(leaf.value));
             let other = (!is_key && !refused).then(|| leaf.key.to_vec());
             self.client.recycle(done);
             return match other {
-                _ if refused => Ok(Turn::Done(PutOutcome::Refused)),
+                _ if refused => Ok(Attempt::Done(PutOutcome::Refused)),
                 Some(other) => self.split_leaf(draft, &mut descent, at, &other).await,
                 None if self.shared.options.locked_updates && !at.slot.is_sealed() => {
                     self.replace_leaf_locked(draft, (&descent.here, at), condition).await
@@ -131,36 +131,36 @@ impl<F: Fabric> Operation<'_, F> {
         }
         self.client.recycle(done);
         match end {
-            End::Sealed => {
+            ArtEnd::Sealed => {
                 self.replace(&descent.here, Wanted::AsItIs).await?;
-                Ok(Turn::Again)
+                Ok(Attempt::Again)
             }
-            _ if condition.wants_key() => Ok(Turn::Done(PutOutcome::Refused)),
-            End::Diverged => self.split_above(draft, &mut descent).await,
+            _ if condition.wants_key() => Ok(Attempt::Done(PutOutcome::Refused)),
+            ArtEnd::Diverged => self.split_above(draft, &mut descent).await,
             _ => self.fill_vacancy(draft, &descent).await,
         }
     }
 
     /// Swings the slot of a present key to a new leaf.
-    async fn replace_leaf(&mut self, draft: &mut Draft<'_>, here: &Here, at: SlotAt) -> Result<Turn> {
+    async fn replace_leaf(&mut self, draft: &mut Draft<'_>, here: &Here, at: SlotAt) -> Result<Attempt> {
         let addr = draft.place(&mut self.client, at.addr.node()).await?;
-        let Some(locks) = self.lock_if_sealed(here, at).await? else { return Ok(Turn::Again) };
+        let Some(locks) = self.lock_if_sealed(here, at).await? else { return Ok(Attempt::Again) };
         let new = Slot::leaf(at.slot.edge().unwrap_or(0), draft.class, addr);
         let change = Change { writes: &[(addr, &draft.words)], key: None, at, new };
         if self.publish(change, locks).await? {
             draft.linked();
             retire_leaf(&mut self.client, at.slot);
         } else if !self.shared.options.without_locks {
-            return Ok(Turn::Again);
+            return Ok(Attempt::Again);
         }
-        Ok(Turn::Done(PutOutcome::Replaced))
+        Ok(Attempt::Done(PutOutcome::Replaced))
     }
 
     /// Locks the node if the slot is sealed and the node is not: a client died early in a
     /// replacement. Under the node's lock the slot can be changed. Takes no lock for any other
     /// slot; returns `None` if the node is sealed by now.
     async fn lock_if_sealed(&mut self, here: &Here, at: SlotAt) -> Result<Option<Locks>> {
-        if at.slot.is_sealed() { self.lock_mending(here).await } else { Ok(Some(Locks::default())) }
+        if at.slot.is_sealed() { self.lock_repair(here).await } else { Ok(Some(Locks::default())) }
     }
 
     /// The same with the node locked from beginning to end: a client that waited for the lock finds
@@ -170,7 +170,7 @@ impl<F: Fabric> Operation<'_, F> {
         draft: &mut Draft<'_>,
         (here, mut at): (&Here, SlotAt),
         condition: Condition<'_>,
-    ) -> Result<Turn> {
+    ) -> Result<Attempt> {
         let addr = draft.place(&mut self.client, at.addr.node()).await?;
         let locks = self.lock(here.addr).await?;
         let new = Slot::leaf(at.slot.edge().unwrap_or(0), draft.class, addr);
@@ -185,11 +185,11 @@ impl<F: Fabric> Operation<'_, F> {
         };
         locks.end(&mut self.client).await?;
         if !won {
-            return Ok(Turn::Again);
+            return Ok(Attempt::Again);
         }
         draft.linked();
         retire_leaf(&mut self.client, at.slot);
-        Ok(Turn::Done(PutOutcome::Replaced))
+        Ok(Attempt::Done(PutOutcome::Replaced))
     }
 
     /// Returns whether an unsealed slot leads to the leaf of a key for which the condition holds.
@@ -205,7 +205,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Locks a node to change a sealed slot.
-    async fn lock_mending(&mut self, here: &Here) -> Result<Option<Locks>> {
+    async fn lock_repair(&mut self, here: &Here) -> Result<Option<Locks>> {
         let locks = self.lock_open(here.addr).await?;
         if locks.is_some() {
             note(SEALED_SLOT);
@@ -226,7 +226,7 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// The key's edge has no child: takes a slot, or replaces the node by a larger one if no slot
     /// is free.
-    async fn fill_vacancy(&mut self, draft: &mut Draft<'_>, descent: &Descent<'_>) -> Result<Turn> {
+    async fn fill_vacancy(&mut self, draft: &mut Draft<'_>, descent: &Descent<'_>) -> Result<Attempt> {
         let (here, edge) = (descent.here, descent.edge());
         let addr = draft.place(&mut self.client, here.addr.node()).await?;
         let new = Slot::leaf(edge, draft.class, addr);
@@ -235,20 +235,20 @@ impl<F: Fabric> Operation<'_, F> {
             let replaced = self.replace(&here, wanted).await?;
             if replaced == (Replaced::Done { added: true }) {
                 draft.linked();
-                return Ok(Turn::Done(PutOutcome::Inserted));
+                return Ok(Attempt::Done(PutOutcome::Inserted));
             }
-            return Ok(Turn::Again);
+            return Ok(Attempt::Again);
         }
         let locks = self.lock(here.addr).await?;
         let vacancy = if self.shared.options.without_locks {
             descent.part().vacancy(edge)
         } else {
-            self.look_again(descent, edge).await?
+            self.read_again(descent, edge).await?
         };
         let Some(Vacancy { at, slot, key }) = vacancy else {
             note(ROOM_GONE);
             locks.end(&mut self.client).await?;
-            return Ok(Turn::Again);
+            return Ok(Attempt::Again);
         };
         let change = Change {
             writes: &[(addr, &draft.words)],
@@ -257,15 +257,15 @@ impl<F: Fabric> Operation<'_, F> {
             new,
         };
         if !self.publish(change, locks).await? {
-            return Ok(Turn::Again);
+            return Ok(Attempt::Again);
         }
         draft.linked();
-        Ok(Turn::Done(PutOutcome::Inserted))
+        Ok(Attempt::Done(PutOutcome::Inserted))
     }
 
     /// Reads again, under the lock, the words that a descent read of the node where it ended.
     /// Returns room for the edge, if the edge is not taken and the node is not being replaced.
-    async fn look_again(&mut self, descent: &Descent<'_>, edge: u16) -> Result<Option<Vacancy>> {
+    async fn read_again(&mut self, descent: &Descent<'_>, edge: u16) -> Result<Option<Vacancy>> {
         let (here, at, len) = (descent.here, descent.words_at, descent.words.len());
         let mut batch = self.client.batch();
         let reads = if at == HEADER_WORDS {
@@ -292,7 +292,7 @@ impl<F: Fabric> Operation<'_, F> {
         descent: &mut Descent<'_>,
         at: SlotAt,
         other: &[u8],
-    ) -> Result<Turn> {
+    ) -> Result<Attempt> {
         let here = descent.here;
         let depth = common_prefix(draft.key, other);
         if depth <= here.header.depth() {
@@ -310,7 +310,7 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// Handles a key that leaves the path in the bytes skipped before the node where the descent
     /// ended.
-    async fn split_above(&mut self, draft: &mut Draft<'_>, descent: &mut Descent<'_>) -> Result<Turn> {
+    async fn split_above(&mut self, draft: &mut Draft<'_>, descent: &mut Descent<'_>) -> Result<Attempt> {
         let here = descent.here;
         let Some((holder, above)) = here.above else {
             return Err(IndexError::corrupt(here.addr, "root with a prefix"));
@@ -318,12 +318,12 @@ impl<F: Fabric> Operation<'_, F> {
         let Some(other) = keys_below(&mut self.client, &[(here.addr, here.ty)]).await?.pop().flatten() else {
             // All keys below are gone; the put can proceed once the node is removed.
             self.remove_empty(&here).await?;
-            return Ok(Turn::Again);
+            return Ok(Attempt::Again);
         };
         let depth = common_prefix(draft.key, &other);
         if depth <= above || depth >= here.header.depth() {
             // The leaf was found on another path: the tree has changed during the descent.
-            return Ok(Turn::Again);
+            return Ok(Attempt::Again);
         }
         note(SPLIT_ABOVE);
         let at = here.incoming;
@@ -339,7 +339,7 @@ impl<F: Fabric> Operation<'_, F> {
         descent: &mut Descent<'_>,
         (at, page, needs_look): (SlotAt, GlobalAddr, bool),
         (depth, child): (usize, Slot),
-    ) -> Result<Turn> {
+    ) -> Result<Attempt> {
         let home = at.addr.node();
         let leaf = draft.place(&mut self.client, home).await?;
         let new_leaf = Slot::leaf(edge_of(draft.key, depth), draft.class, leaf);
@@ -358,11 +358,11 @@ impl<F: Fabric> Operation<'_, F> {
         };
         if !won {
             drafts.discard(&mut self.client);
-            return Ok(Turn::Again);
+            return Ok(Attempt::Again);
         }
         drafts.keep();
         draft.linked();
-        Ok(Turn::Done(PutOutcome::Inserted))
+        Ok(Attempt::Done(PutOutcome::Inserted))
     }
 
     /// Replaces a leaf by a tombstone. Returns whether the node may be sparse now; `None` if
@@ -370,7 +370,7 @@ impl<F: Fabric> Operation<'_, F> {
     async fn clear_slot(&mut self, descent: &Descent<'_>, at: SlotAt) -> Result<Option<bool>> {
         let here = &descent.here;
         let mut locks = if at.slot.is_sealed() {
-            match self.lock_mending(here).await? {
+            match self.lock_repair(here).await? {
                 Some(locks) => locks,
                 None => return Ok(None),
             }
@@ -378,7 +378,7 @@ impl<F: Fabric> Operation<'_, F> {
             self.lock(here.addr).await?
         };
         let was_thin = self.is_thin(descent, &descent.part(), 1);
-        let may_be_thin = self.is_thin(descent, &descent.part(), 1 + RIVALS);
+        let may_be_thin = self.is_thin(descent, &descent.part(), 1 + CONCURRENT_DELETES);
         let mut batch = self.client.batch();
         let tomb = Slot::tomb(at.slot.edge().unwrap_or(0));
         let cas = batch.cas(at.addr, at.slot.word(), tomb.word());
@@ -422,9 +422,11 @@ impl<F: Fabric> Operation<'_, F> {
             let (descent, end, done) = self.descend(key, Purpose::Write).await?;
             self.client.recycle(done);
             let is_due = match end {
-                End::Sealed => true,
-                End::Vacant | End::Leaf { is_key: false, .. } => self.is_thin(&descent, &descent.part(), 0),
-                End::Diverged | End::Leaf { .. } => false,
+                ArtEnd::Sealed => true,
+                ArtEnd::Vacant | ArtEnd::Leaf { is_key: false, .. } => {
+                    self.is_thin(&descent, &descent.part(), 0)
+                }
+                ArtEnd::Diverged | ArtEnd::Leaf { .. } => false,
             };
             if !is_due {
                 return Ok(());

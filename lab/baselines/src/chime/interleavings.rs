@@ -208,12 +208,12 @@ fn a_hop_hides_its_entry_from_no_search() {
                 found.set(holds(&chime, &mut reader, hopping).await);
             });
             let putting = executor.spawn(0, put(&other, &mut writer, crowded.hops));
-            let is_over = advance(&mut executor, reading, words, order);
+            let has_ended = advance(&mut executor, reading, words, order);
             let all_end = finish(&mut executor, putting) && finish(&mut executor, reading);
             drop(executor);
             pool.fabric().schedule(false);
             assert!(all_end && found.get(), "{words} words read, {order:?}");
-            if is_over {
+            if has_ended {
                 assert!(words > 10);
                 break;
             }
@@ -224,7 +224,7 @@ fn a_hop_hides_its_entry_from_no_search() {
 /// A leaf splits. A client must not find the new key in the new leaf before clients that read the
 /// old leaf can find it.
 #[test]
-fn nobody_is_led_to_a_new_leaf_before_the_old_one_has_split() {
+fn search_reaches_a_new_leaf_only_after_the_split_of_the_old_one() {
     // Puts until the second leaf splits at the greatest of its keys.
     let of_put = |count: u64| 32 * STEP - 1000 + count;
     let prepare = |chime: &Chime<Sim>, client: &mut Client<Sim>, puts: u64| {
@@ -263,7 +263,7 @@ fn nobody_is_led_to_a_new_leaf_before_the_old_one_has_split() {
             let found = holds(&searches, searcher, new).await;
             seen.borrow_mut().push(found);
         });
-        let is_over = advance(&mut executor, putting, words, WordOrder::Ascending);
+        let has_ended = advance(&mut executor, putting, words, WordOrder::Ascending);
         // A client that waits for the writer's lock has seen nothing yet.
         let has_scanned = finish(&mut executor, scanning);
         let are_early = has_scanned && finish(&mut executor, searching);
@@ -272,8 +272,8 @@ fn nobody_is_led_to_a_new_leaf_before_the_old_one_has_split() {
         pool.fabric().schedule(false);
         let seen = seen.borrow().clone();
         assert!(all_end && (!has_scanned || seen != [true, false]), "{seen:?} after {words} words");
-        found_early += u32::from(are_early && seen == [true, true] && !is_over);
-        if is_over {
+        found_early += u32::from(are_early && seen == [true, true] && !has_ended);
+        if has_ended {
             break;
         }
     }
@@ -292,14 +292,14 @@ fn a_copy_leads_to_no_leaf_that_was_taken_in() {
         for number in (1..=5 * SPAN).map(|number| number * STEP) {
             assert!(holds(&other, &mut client, number).await);
         }
-        let is_there = |leaf: &Page| leaf.addr == taken_in.addr;
+        let is_present = |leaf: &Page| leaf.addr == taken_in.addr;
         for number in (1..=5 * SPAN).map(|number| number * STEP) {
             assert!(chime.delete(&mut client, &key(number)).await.unwrap());
-            if !is_there(&*leaf_of(&chime, &mut client, MIDDLE).await) {
+            if !is_present(&*leaf_of(&chime, &mut client, MIDDLE).await) {
                 break;
             }
         }
-        assert!(!is_there(&*leaf_of(&chime, &mut client, MIDDLE).await), "no leaf was merged");
+        assert!(!is_present(&*leaf_of(&chime, &mut client, MIDDLE).await), "no leaf was merged");
         for number in MIDDLE + 1..MIDDLE + 9 {
             put(&chime, &mut client, number).await;
             assert!(holds(&other, &mut client, number).await, "key {number}");
@@ -310,7 +310,7 @@ fn a_copy_leads_to_no_leaf_that_was_taken_in() {
 /// Any word of a leaf outside its entries is lost, as a power failure can leave it. The first
 /// client that reads the leaf repairs it, once.
 #[test]
-fn a_leaf_that_lost_a_word_is_mended_once() {
+fn leaf_that_lost_a_word_is_repaired_once() {
     let (pool, chime) = loaded(Local::memory(8 << 20, 1).unwrap());
     let mut client = pool.client().unwrap();
     let format = &chime.tree.shared.format;
@@ -330,7 +330,7 @@ fn a_leaf_that_lost_a_word_is_mended_once() {
             assert!(!chime.delete(&mut client, &key(MIDDLE + 1)).await.unwrap(), "word {at}");
             let mut operation =
                 Operation::pin(&*chime.tree.shared, &mut client, OpKind::Maintain).await.unwrap();
-            operation.mend(before.link()).await.unwrap();
+            operation.repair(before.link()).await.unwrap();
             drop(operation);
             let after = leaf_of(&chime, &mut client, MIDDLE).await;
             assert!(!after.is_torn(format) && after.has_right_vacancy(format), "word {at}");

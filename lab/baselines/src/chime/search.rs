@@ -15,7 +15,7 @@ use crate::sherman::format::{Format, mix};
 use crate::sherman::hopscotch::{NEIGHBOURHOOD, Run, SlotState, Table, home_of};
 use crate::sherman::page::{Aim, Link, Page, Position};
 use crate::sherman::search::{Found, KeySearch};
-use crate::sherman::walk::{End, Walk};
+use crate::sherman::walk::{Walk, WalkEnd};
 use crate::sherman::{Operation, Shared};
 use darter_fabric::{Batch, Fabric, OpKind, ReadId};
 use darter_index::Result;
@@ -66,21 +66,21 @@ pub(super) struct Known<'s> {
 struct TableSearch<'k> {
     key: &'k [u8],
     stage: Stage<'k>,
-    mended: u32,
+    repaired: u32,
 }
 
 impl<'k> TableSearch<'k> {
     fn new(key: &'k [u8]) -> Self {
-        Self { key, stage: Stage::Walking(Walk::above_leaf(Aim::At(key), false)), mended: 0 }
+        Self { key, stage: Stage::Walking(Walk::above_leaf(Aim::At(key), false)), repaired: 0 }
     }
 
-    fn whole(key: &'k [u8], fresh: bool, mended: u32) -> Self {
-        Self { key, stage: Stage::Whole(KeySearch::new(key, fresh, mended)), mended }
+    fn whole(key: &'k [u8], fresh: bool, repaired: u32) -> Self {
+        Self { key, stage: Stage::Whole(KeySearch::new(key, fresh, repaired)), repaired }
     }
 
     /// Continues by reading the whole leaf.
     fn read_whole(&mut self) {
-        self.stage = Stage::Whole(KeySearch::new(self.key, false, self.mended));
+        self.stage = Stage::Whole(KeySearch::new(self.key, false, self.repaired));
     }
 
     fn post_at(&mut self, known: &Known<'_>, batch: &mut Batch, (link, sibling): Place) {
@@ -188,7 +188,7 @@ impl<'s> Search<Known<'s>> for TableSearch<'_> {
     fn post(&mut self, known: &Known<'s>, batch: &mut Batch) -> Result<()> {
         if let Stage::Walking(walk) = &mut self.stage {
             match walk.post(known.shared, batch)? {
-                Some(End::Link(link)) => self.stage = Stage::At((link, walk.sibling())),
+                Some(WalkEnd::Link(link)) => self.stage = Stage::At((link, walk.sibling())),
                 _ => return Ok(()),
             }
         }
@@ -220,10 +220,10 @@ impl<'s> Search<Known<'s>> for TableSearch<'_> {
         match std::mem::replace(&mut self.stage, Stage::At((Link::NONE, None))) {
             Stage::Walking(mut walk) => {
                 match walk.absorb(known.shared, done)? {
-                    Some(End::Link(link)) => self.stage = Stage::At((link, walk.sibling())),
-                    Some(End::Stuck(link)) => return Ok(Some(Found::Stuck(link))),
-                    Some(End::Page(page)) => {
-                        let mut search = KeySearch::new(self.key, false, self.mended);
+                    Some(WalkEnd::Link(link)) => self.stage = Stage::At((link, walk.sibling())),
+                    Some(WalkEnd::Stuck(link)) => return Ok(Some(Found::Stuck(link))),
+                    Some(WalkEnd::Page(page)) => {
+                        let mut search = KeySearch::new(self.key, false, self.repaired);
                         let found = search.in_page(known.shared, page)?;
                         self.stage = Stage::Whole(search);
                         return Ok(found);
@@ -280,14 +280,14 @@ impl<F: Fabric> Chime<F> {
             search::step(&mut operation.client, &known, &mut searches, |at, search, found, _| {
                 match found {
                     Found::Value(value) => values[at] = value,
-                    Found::Stuck(link) => stuck.push((at, search.key, search.mended, link)),
+                    Found::Stuck(link) => stuck.push((at, search.key, search.repaired, link)),
                 }
                 Ok(())
             })
             .await?;
-            for (at, key, mut mended, link) in stuck {
-                operation.mend_stuck(link, &mut mended).await?;
-                searches.push((at, TableSearch::whole(key, true, mended)));
+            for (at, key, mut repaired, link) in stuck {
+                operation.repair_stuck(link, &mut repaired).await?;
+                searches.push((at, TableSearch::whole(key, true, repaired)));
             }
         }
         Ok(values)

@@ -24,7 +24,7 @@ use crate::sherman::nodes::{Seen, is_harmless, note_taken_over};
 use crate::sherman::page::{Aim, Page, Position};
 use crate::sherman::search::Matches;
 use crate::sherman::split::Parted;
-use crate::sherman::walk::{End, Walk, fetch_bounds};
+use crate::sherman::walk::{Walk, WalkEnd, fetch_bounds};
 use crate::sherman::write::Present;
 use darter_fabric::{Batch, Fabric, OpKind};
 use darter_index::checker::note;
@@ -253,10 +253,10 @@ impl<'a, F: Fabric> Operation<'a, F> {
     async fn place_of(&mut self, key: &[u8]) -> Result<Place> {
         let mut walk = Walk::above_leaf(Aim::At(key), false);
         Ok(match self.walk_on(&mut walk).await? {
-            End::Link(link) => (link, walk.sibling()),
-            End::Page(page) => (page.link(), None),
-            End::Stuck(link) => (link, None),
-            End::TooLow => (self.shared.root, None),
+            WalkEnd::Link(link) => (link, walk.sibling()),
+            WalkEnd::Page(page) => (page.link(), None),
+            WalkEnd::Stuck(link) => (link, None),
+            WalkEnd::TooLow => (self.shared.root, None),
         })
     }
 

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_over_reaches_the_next_so_many_times() {
+    fn handed_over_value_reaches_the_next_up_to_the_limit() {
         let locks: Arc<LocalLocks<u32>> = Arc::default();
         let got = RefCell::new(Vec::new());
         run_all((0..6).map(|_| {

@@ -100,7 +100,7 @@ impl LockTokens {
     ///
     /// # Errors
     /// As [`Client::maintain`].
-    pub(crate) async fn is_over<F: Fabric>(
+    pub(crate) async fn holder_has_ended<F: Fabric>(
         self: &Arc<Self>,
         client: &mut Client<F>,
         word: u64,
@@ -112,11 +112,11 @@ impl LockTokens {
         }
         let named = MemberId { member: (word >> 56) as u8, incarnation: word as u32 };
         if named == client.pool().member() {
-            let is_over = self.has_ended((word >> 32) as u16, (word >> 48) as u8);
-            if !is_over {
+            let has_ended = self.has_ended((word >> 32) as u16, (word >> 48) as u8);
+            if !has_ended {
                 client.maintain().await?;
             }
-            return Ok(is_over);
+            return Ok(has_ended);
         }
         client.maintain().await?;
         client.is_live(named).await.map(|is_live| !is_live)

@@ -27,30 +27,30 @@ fn released_and_abandoned_tokens_are_over_and_present_ones_are_not() {
         let words = [kept.word(), released.word(), abandoned.word()];
         assert!(words[0] != words[1] && words[1] != words[2] && words.iter().all(|&word| word != 0));
         for word in words {
-            assert!(!tokens.is_over(&mut two, word).await.unwrap());
+            assert!(!tokens.holder_has_ended(&mut two, word).await.unwrap());
         }
         released.release();
         drop(abandoned);
-        assert!(!tokens.is_over(&mut two, words[0]).await.unwrap());
-        assert!(tokens.is_over(&mut two, words[1]).await.unwrap());
+        assert!(!tokens.holder_has_ended(&mut two, words[0]).await.unwrap());
+        assert!(tokens.holder_has_ended(&mut two, words[1]).await.unwrap());
         assert!(
-            !tokens.is_over(&mut two, words[2]).await.unwrap(),
+            !tokens.holder_has_ended(&mut two, words[2]).await.unwrap(),
             "its operation may still have verbs in flight"
         );
         drop(pinned);
-        assert!(tokens.is_over(&mut two, words[2]).await.unwrap());
+        assert!(tokens.holder_has_ended(&mut two, words[2]).await.unwrap());
         assert!(
-            !tokens.is_over(&mut two, words[0]).await.unwrap(),
+            !tokens.holder_has_ended(&mut two, words[0]).await.unwrap(),
             "a token outlives the operation that passes it on"
         );
         let mut pinned = two.pin(OpKind::Insert).await.unwrap();
         let mut kept = kept;
         kept.pass_to(&mut pinned);
         drop(kept);
-        assert!(!tokens.is_over(&mut one, words[0]).await.unwrap());
+        assert!(!tokens.holder_has_ended(&mut one, words[0]).await.unwrap());
         drop(pinned);
-        assert!(tokens.is_over(&mut one, words[0]).await.unwrap());
-        assert!(tokens.is_over(&mut one, 0xdead_beef).await.unwrap(), "a word that names no holder");
+        assert!(tokens.holder_has_ended(&mut one, words[0]).await.unwrap());
+        assert!(tokens.holder_has_ended(&mut one, 0xdead_beef).await.unwrap(), "a word that names no holder");
     });
 }
 
@@ -65,9 +65,9 @@ fn an_operation_does_not_wait_for_its_own_client() {
         let abandoned = tokens.issue(&mut pinned).unwrap();
         let word = abandoned.word();
         drop(abandoned);
-        assert!(tokens.is_over(&mut pinned, word).await.unwrap());
+        assert!(tokens.holder_has_ended(&mut pinned, word).await.unwrap());
         let present = tokens.issue(&mut pinned).unwrap();
-        assert!(!tokens.is_over(&mut pinned, present.word()).await.unwrap());
+        assert!(!tokens.holder_has_ended(&mut pinned, present.word()).await.unwrap());
     });
 }
 
@@ -85,10 +85,10 @@ fn a_dead_members_token_is_over_once_it_is_ended() {
     });
     let living = block_on(Pool::open(fabric)).unwrap();
     let (mut other, tokens) = (living.client().unwrap(), LockTokens::of(&living));
-    assert!(!block_on(tokens.is_over(&mut other, word)).unwrap());
+    assert!(!block_on(tokens.holder_has_ended(&mut other, word)).unwrap());
     dead.abandon();
     let mut asked = 0;
-    while !block_on(tokens.is_over(&mut other, word)).unwrap() {
+    while !block_on(tokens.holder_has_ended(&mut other, word)).unwrap() {
         asked += 1;
         assert!(asked < 60_000, "never over");
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -133,15 +133,21 @@ fn a_cancelled_operation_is_over_when_its_verbs_have_landed() {
     executor.events(&mut events);
     executor.perform(events[0], 0, WordOrder::Ascending);
     sim.schedule(false);
-    assert!(!block_on(tokens.is_over(&mut two, *word.borrow())).unwrap());
+    assert!(!block_on(tokens.holder_has_ended(&mut two, *word.borrow())).unwrap());
     sim.schedule(true);
     executor.events(&mut events);
     let landing =
         events.iter().find(|event| matches!(event.kind, EventKind::Execute { .. })).copied().unwrap();
     executor.perform(landing, 1, WordOrder::Ascending);
     sim.schedule(false);
-    assert!(!block_on(tokens.is_over(&mut two, *word.borrow())).unwrap(), "upkeep runs after the check");
-    assert!(block_on(tokens.is_over(&mut two, *word.borrow())).unwrap(), "even if its client stays idle");
+    assert!(
+        !block_on(tokens.holder_has_ended(&mut two, *word.borrow())).unwrap(),
+        "upkeep runs after the check"
+    );
+    assert!(
+        block_on(tokens.holder_has_ended(&mut two, *word.borrow())).unwrap(),
+        "even if its client stays idle"
+    );
     executor.kill(0);
     drop(executor);
 }
@@ -187,12 +193,12 @@ fn others_learn_that_a_hold_was_abandoned_while_its_process_lives() {
         token.word()
     };
     assert_eq!(block_on(waiting.read_words(lock)).unwrap(), [held]);
-    assert!(!block_on(waiters.is_over(&mut waiting, held)).unwrap(), "its process lives");
+    assert!(!block_on(waiters.holder_has_ended(&mut waiting, held)).unwrap(), "its process lives");
     block_on(async {
         for _ in 0..2 {
             holder.maintain().await.unwrap();
         }
     });
     let [found] = block_on(waiting.read_words(lock)).unwrap();
-    assert!(found != held && block_on(waiters.is_over(&mut waiting, found)).unwrap());
+    assert!(found != held && block_on(waiters.holder_has_ended(&mut waiting, found)).unwrap());
 }

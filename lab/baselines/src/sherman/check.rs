@@ -122,7 +122,7 @@ impl<F: Fabric> Operation<'_, F> {
                 _ => {}
             }
             walk.report.remarks.push(format!("node at {}: a dead client's write was finished", link.addr()));
-            if let Err(error) = self.mend(link).await {
+            if let Err(error) = self.repair(link).await {
                 walk.report.unreadable(format_args!("node at {}", link.addr()), error)?;
                 return Ok(None);
             }
@@ -136,7 +136,7 @@ impl<F: Fabric> Operation<'_, F> {
         let level = leftmost.level;
         let mut listed = std::mem::take(&mut walk.listed);
         let (mut page, mut low) = (leftmost, Vec::new());
-        let mut mended = 0;
+        let mut repaired = 0;
         loop {
             if page.is_dead() || page.level != level || page.low.bytes() != &low[..] {
                 walk.report.violation(format!(
@@ -152,19 +152,19 @@ impl<F: Fabric> Operation<'_, F> {
                     None => return Ok(()),
                 },
             };
-            if next.as_ref().is_some_and(|next| next.is_dead()) && mended < 2 {
-                mended += 1;
+            if next.as_ref().is_some_and(|next| next.is_dead()) && repaired < 2 {
+                repaired += 1;
                 walk.report
                     .remarks
                     .push(format!("node at {}: a dead client's merge was finished", page.addr));
-                self.mend(page.link()).await?;
+                self.repair(page.link()).await?;
                 match self.sound_node(walk, page.link()).await? {
                     Some(again) => page = again,
                     None => return Ok(()),
                 }
                 continue;
             }
-            mended = 0;
+            repaired = 0;
             if !walk.report.reach(page.addr, self.shared.format.bytes_of(page.link()), "node") {
                 return Ok(());
             }

@@ -171,7 +171,7 @@ impl EntryState {
 /// Returns the content of an inline entry whose check fails under a lock, after an interrupted
 /// write. The protocol writes a new entry's check last and a replaced value's check first, so it
 /// was a replacement; a value of one word is then still the old one.
-pub(crate) fn mended(format: &Format, words: &[u64]) -> Entry {
+pub(crate) fn repaired(format: &Format, words: &[u64]) -> Entry {
     let (key, payload) = words[1..].split_at(format.key_words());
     Entry { key: key.into(), payload: payload.into(), lost: payload.len() > 1 }
 }

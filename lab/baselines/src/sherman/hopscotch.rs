@@ -301,7 +301,7 @@ impl<'f> Table<'f> {
     /// by one word. If a key was being moved, one copy is removed. Replicas are written too: a
     /// power failure can lose any of the leaf's words, and an inconsistent leaf would be repaired
     /// at every visit.
-    pub(crate) fn mend(&mut self) {
+    pub(crate) fn repair(&mut self) {
         let is_live = |table: &Self, slot: usize| table.metadata(slot) & ENTRY_MASK != 0;
         let mut live: Vec<(usize, SmallVec<[u64; 4]>)> = Vec::new();
         for slot in 0..self.layout.span {

@@ -179,7 +179,7 @@ fn neighbours_of_two_parents_do_not_merge() {
             assert!(sherman.delete(&mut slow, &key(last * 16)).await.unwrap());
         });
         let splitting = executor.spawn(0, put_all(&other, &mut quick, splits));
-        let is_over = advance(&mut executor, merging, verbs);
+        let has_ended = advance(&mut executor, merging, verbs);
         advance(&mut executor, splitting, usize::MAX);
         assert!(advance(&mut executor, merging, usize::MAX));
         assert!(advance(&mut executor, splitting, usize::MAX));
@@ -194,7 +194,7 @@ fn neighbours_of_two_parents_do_not_merge() {
             let report = fresh.check(&mut slow).await.unwrap();
             assert_eq!(report.violations, Vec::<String>::new(), "after {verbs} verbs");
         });
-        if is_over {
+        if has_ended {
             return;
         }
     }

@@ -13,7 +13,7 @@
 //! place: the change takes effect as a whole or not at all. Readers ignore the state; they check
 //! the consistency of the words.
 
-use super::entry::{Entry, EntryState, mended};
+use super::entry::{Entry, EntryState, repaired};
 use super::format::{Format, HEADER_WORDS};
 use super::hopscotch::{Layout, mark_dead};
 use super::page::{
@@ -204,7 +204,7 @@ impl<F: Fabric> Operation<'_, F> {
             return Ok((Seen::Dead, alive));
         }
         if page.is_leaf() {
-            self.mend_entries(&mut page).await?;
+            self.repair_entries(&mut page).await?;
         }
         Ok((Seen::Alive(page), alive))
     }
@@ -227,10 +227,10 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Repairs inline entries whose writer died.
-    async fn mend_entries(&mut self, page: &mut Page) -> Result<()> {
+    async fn repair_entries(&mut self, page: &mut Page) -> Result<()> {
         let format = &self.shared.format;
         if format.span.is_some() {
-            return self.mend_table(page).await;
+            return self.repair_table(page).await;
         }
         let torn = |page: &Page, slot| page.entry(format, slot) == EntryState::Torn;
         let slots: Vec<usize> = (0..page.slots(format)).filter(|&slot| torn(page, slot)).collect();
@@ -248,7 +248,7 @@ impl<F: Fabric> Operation<'_, F> {
         note(situations::ENTRY_MENDED);
         let mut batch = self.client.batch();
         for slot in slots {
-            let entry = mended(format, page.slot(format, slot));
+            let entry = repaired(format, page.slot(format, slot));
             let image = Entry::image(format, (page.addr, page.stamp, slot), Some(&entry));
             batch.write(page.slot_addr(format, slot), &image[..1]);
             page.set_slot(format, slot, &image);
@@ -258,7 +258,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Repairs a hopscotch leaf whose writer died.
-    async fn mend_table(&mut self, page: &mut Page) -> Result<()> {
+    async fn repair_table(&mut self, page: &mut Page) -> Result<()> {
         let format = &self.shared.format;
         let Some(mut table) = page.table(format) else { return Ok(()) };
         if table.is_sound() && table.has_right_vacancy() {
@@ -266,7 +266,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
         note(situations::ENTRY_MENDED);
         let from = table.layout.vacancy_at();
-        table.mend();
+        table.repair();
         let words = table.into_words();
         let mut batch = self.client.batch();
         batch.write(page.addr.plus(from as u64 * 8), &words[from..]);
@@ -306,7 +306,7 @@ impl<F: Fabric> Operation<'_, F> {
             Some((link, batch)) => (Some(link), Some(batch)),
             None => (None, None),
         };
-        let (mut dead_ends, mut mended) = (0, 0);
+        let (mut dead_ends, mut repaired) = (0, 0);
         loop {
             let by_hint = dead_ends == 0;
             let link = match hint.take() {
@@ -323,7 +323,7 @@ impl<F: Fabric> Operation<'_, F> {
             self.client.retried();
             dead_ends += 1;
             if dead_ends > 2 {
-                self.mend_stuck(stuck_at, &mut mended).await?;
+                self.repair_stuck(stuck_at, &mut repaired).await?;
             }
         }
     }
@@ -389,7 +389,7 @@ impl<F: Fabric> Operation<'_, F> {
     ///
     /// # Errors
     /// Errors of [`Sherman::read_locked`].
-    pub(crate) async fn mend(&mut self, link: Link) -> Result<()> {
+    pub(crate) async fn repair(&mut self, link: Link) -> Result<()> {
         let locked = self.shared.locks.lock(&mut self.client, link.addr()).await?;
         match self.read_locked(link, false).await {
             Ok(Seen::Alive(page)) => self.absorb_dead_sibling(locked, page).await,

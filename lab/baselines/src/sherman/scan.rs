@@ -164,7 +164,7 @@ impl<F: Fabric> Operation<'_, F> {
                 leaves.push(Box::new(page));
             }
         }
-        let mut mended = 0;
+        let mut repaired = 0;
         let mut torn = 0;
         while leaves.is_empty() {
             let Some(mut page) = self.page_at(cursor.aim(), 0, false).await? else {
@@ -174,7 +174,7 @@ impl<F: Fabric> Operation<'_, F> {
             if page.is_torn(format) {
                 torn += 1;
                 if torn % 16 == 0 {
-                    self.mend_stuck(page.link(), &mut mended).await?;
+                    self.repair_stuck(page.link(), &mut repaired).await?;
                 }
                 continue;
             }

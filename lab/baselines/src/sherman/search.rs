@@ -4,7 +4,7 @@
 use super::entry::{Block, Entry, EntryState, key_words, unpack};
 use super::format::Format;
 use super::page::{Aim, Link, Page};
-use super::walk::{End, Walk};
+use super::walk::{Walk, WalkEnd};
 use super::{Operation, Shared, Sherman};
 use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind, ReadId};
 use darter_index::radix::leaf as pair;
@@ -85,12 +85,12 @@ pub(crate) struct KeySearch<'k> {
     pub(crate) key: &'k [u8],
     walk: Walk<'k>,
     stage: SearchState,
-    pub(crate) mended: u32,
+    pub(crate) repaired: u32,
 }
 
 impl<'k> KeySearch<'k> {
-    pub(crate) fn new(key: &'k [u8], fresh: bool, mended: u32) -> Self {
-        Self { key, walk: Walk::new(Aim::At(key), 0, true, fresh), stage: SearchState::Walking, mended }
+    pub(crate) fn new(key: &'k [u8], fresh: bool, repaired: u32) -> Self {
+        Self { key, walk: Walk::new(Aim::At(key), 0, true, fresh), stage: SearchState::Walking, repaired }
     }
 
     fn absent(&mut self, shared: &Shared, page: &Page) -> Option<Found> {
@@ -120,8 +120,8 @@ impl Search<Shared> for KeySearch<'_> {
     fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<Found>> {
         let page = match std::mem::replace(&mut self.stage, SearchState::Walking) {
             SearchState::Walking => match self.walk.absorb(shared, done)? {
-                Some(End::Page(page)) => page,
-                Some(End::Stuck(link)) => return Ok(Some(Found::Stuck(link))),
+                Some(WalkEnd::Page(page)) => page,
+                Some(WalkEnd::Stuck(link)) => return Ok(Some(Found::Stuck(link))),
                 _ => return Ok(None),
             },
             SearchState::Blocks(page, blocks) => {
@@ -190,14 +190,14 @@ impl<F: Fabric> Operation<'_, F> {
         search::step(&mut self.client, shared, searches, |at, search, found, _| {
             match found {
                 Found::Value(value) => values[at] = value,
-                Found::Stuck(link) => stuck.push((at, search.key, search.mended, link)),
+                Found::Stuck(link) => stuck.push((at, search.key, search.repaired, link)),
             }
             Ok(())
         })
         .await?;
-        for (at, key, mut mended, link) in stuck {
-            self.mend_stuck(link, &mut mended).await?;
-            searches.push((at, KeySearch::new(key, true, mended)));
+        for (at, key, mut repaired, link) in stuck {
+            self.repair_stuck(link, &mut repaired).await?;
+            searches.push((at, KeySearch::new(key, true, repaired)));
         }
         Ok(())
     }

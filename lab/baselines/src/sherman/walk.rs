@@ -24,7 +24,7 @@ const STEPS_MAX: u32 = 1 << 16;
 
 /// How the node being read was reached.
 #[derive(Debug)]
-enum Via {
+enum ReachedBy {
     /// From the tree's root, or a node read by this walk.
     Tree,
     /// From a cached copy.
@@ -45,7 +45,7 @@ enum WalkState {
 
 /// The end of a walk.
 #[derive(Debug)]
-pub(crate) enum End {
+pub(crate) enum WalkEnd {
     /// The link to the target node, which was not read.
     Link(Link),
     /// The target node.
@@ -65,7 +65,7 @@ pub(crate) struct Walk<'k> {
     /// Whether the target node is read too.
     reads: bool,
     stage: WalkState,
-    via: Via,
+    via: ReachedBy,
     /// The walk ends at the link to a node of the target level, unless that is the root.
     stops_above: bool,
     /// The right neighbour of the node at the walk's end, as listed by the node above.
@@ -79,7 +79,7 @@ pub(crate) struct Walk<'k> {
 
 impl<'k> Walk<'k> {
     pub(crate) fn new(aim: Aim<'k>, level: u8, reads: bool, fresh: bool) -> Self {
-        let (stage, via) = (WalkState::Start, Via::Tree);
+        let (stage, via) = (WalkState::Start, ReachedBy::Tree);
         let (stops_above, sibling) = (!reads, None);
         Self { aim, level, reads, stage, via, stops_above, sibling, fresh, torn: 0, dead_ends: 0, steps: 0 }
     }
@@ -106,7 +106,7 @@ impl<'k> Walk<'k> {
     ///
     /// # Errors
     /// [`IndexError::Corrupt`].
-    pub(crate) fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<Option<End>> {
+    pub(crate) fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<Option<WalkEnd>> {
         self.steps += 1;
         if self.steps > STEPS_MAX {
             return Err(IndexError::corrupt(shared.root.addr(), "no path to a key's leaf"));
@@ -114,7 +114,7 @@ impl<'k> Walk<'k> {
         if matches!(self.stage, WalkState::Start) {
             let copy = if self.fresh { None } else { shared.cache.find(self.aim, self.level + 1) };
             let mut link = shared.root;
-            self.via = Via::Tree;
+            self.via = ReachedBy::Tree;
             if let Some(copy) = copy {
                 let at = copy.page.towards(self.aim);
                 link = copy.page.child(at);
@@ -123,9 +123,9 @@ impl<'k> Walk<'k> {
                 if ends {
                     self.sibling = shared.sibling_of_child(&copy.page, at);
                 }
-                self.via = Via::Copy(copy);
+                self.via = ReachedBy::Copy(copy);
                 if ends {
-                    return Ok(Some(End::Link(link)));
+                    return Ok(Some(WalkEnd::Link(link)));
                 }
             }
             self.stage = WalkState::Node(link);
@@ -147,7 +147,7 @@ impl<'k> Walk<'k> {
     ///
     /// # Errors
     /// [`IndexError::Corrupt`].
-    pub(crate) fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>> {
+    pub(crate) fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<WalkEnd>> {
         match std::mem::replace(&mut self.stage, WalkState::Start) {
             WalkState::Reading(link, read) => {
                 match Page::parse(&shared.format, link.addr(), done.words(read)) {
@@ -165,8 +165,8 @@ impl<'k> Walk<'k> {
                         // A link of a copy may lead to memory that is not a node; a link of the
                         // tree leads to a node.
                         Ok(match self.via {
-                            Via::Copy(_) => self.dead_end(shared, link),
-                            _ => Some(End::Stuck(link)),
+                            ReachedBy::Copy(_) => self.dead_end(shared, link),
+                            _ => Some(WalkEnd::Stuck(link)),
                         })
                     }
                 }
@@ -187,7 +187,7 @@ impl<'k> Walk<'k> {
     }
 
     /// Continues from a node that was read.
-    fn arrive(&mut self, shared: &Shared, mut page: Box<Page>) -> Result<Option<End>> {
+    fn arrive(&mut self, shared: &Shared, mut page: Box<Page>) -> Result<Option<WalkEnd>> {
         let Some(place) = page.place(self.aim) else {
             self.stage = WalkState::Bounds(page);
             return Ok(None);
@@ -196,23 +196,23 @@ impl<'k> Walk<'k> {
         match place {
             Position::Below => return Ok(self.dead_end(shared, page.link())),
             Position::Beyond => {
-                if let Via::Copy(copy) = &self.via {
+                if let ReachedBy::Copy(copy) = &self.via {
                     shared.cache.drop_copy(copy);
                 }
                 if page.sibling.is_none() {
                     return Err(IndexError::corrupt(page.addr, "an upper fence without a sibling"));
                 }
-                self.via = Via::Sibling(page.link());
+                self.via = ReachedBy::Sibling(page.link());
                 self.stage = WalkState::Node(page.sibling);
                 return Ok(None);
             }
             Position::Within => {}
         }
         if page.level == self.level {
-            return Ok(Some(if self.reads { End::Page(page) } else { End::Link(page.link()) }));
+            return Ok(Some(if self.reads { WalkEnd::Page(page) } else { WalkEnd::Link(page.link()) }));
         }
         if is_root && page.level < self.level {
-            return Ok(Some(End::TooLow));
+            return Ok(Some(WalkEnd::TooLow));
         }
         if page.level < self.level || page.children() == 0 {
             return Ok(self.dead_end(shared, page.link()));
@@ -227,33 +227,33 @@ impl<'k> Walk<'k> {
         if ends {
             self.sibling = shared.sibling_of_child(&page, at);
         }
-        self.via = Via::Tree;
+        self.via = ReachedBy::Tree;
         if is_root {
             shared.cache.keep_root(*page);
         } else {
             shared.cache.keep(*page);
         }
         if ends {
-            return Ok(Some(End::Link(link)));
+            return Ok(Some(WalkEnd::Link(link)));
         }
         self.stage = WalkState::Node(link);
         Ok(None)
     }
 
     /// Starts over without copies, because the node at `link` is not the expected one.
-    fn dead_end(&mut self, shared: &Shared, link: Link) -> Option<End> {
+    fn dead_end(&mut self, shared: &Shared, link: Link) -> Option<WalkEnd> {
         self.dead_ends += 1;
         self.fresh = true;
         self.stage = WalkState::Start;
-        let via = std::mem::replace(&mut self.via, Via::Tree);
-        if let Via::Copy(copy) = &via {
+        let via = std::mem::replace(&mut self.via, ReachedBy::Tree);
+        if let ReachedBy::Copy(copy) = &via {
             note(situations::COPY_MISLED);
             shared.cache.drop_copy(copy);
         }
         if self.dead_ends <= DEAD_ENDS_MAX {
             return None;
         }
-        Some(End::Stuck(if let Via::Sibling(left) = via { left } else { link }))
+        Some(WalkEnd::Stuck(if let ReachedBy::Sibling(left) = via { left } else { link }))
     }
 }
 
@@ -277,7 +277,7 @@ impl<F: Fabric> Operation<'_, F> {
     ///
     /// # Errors
     /// [`IndexError::Corrupt`]; errors of the pool and the fabric.
-    pub(crate) async fn walk(&mut self, mut walk: Walk<'_>) -> Result<End> {
+    pub(crate) async fn walk(&mut self, mut walk: Walk<'_>) -> Result<WalkEnd> {
         self.walk_on(&mut walk).await
     }
 
@@ -285,8 +285,8 @@ impl<F: Fabric> Operation<'_, F> {
     ///
     /// # Errors
     /// Errors of [`Sherman::walk`].
-    pub(crate) async fn walk_on(&mut self, walk: &mut Walk<'_>) -> Result<End> {
-        let mut mended = 0;
+    pub(crate) async fn walk_on(&mut self, walk: &mut Walk<'_>) -> Result<WalkEnd> {
+        let mut repaired = 0;
         loop {
             let mut batch = self.client.batch();
             let mut end = walk.post(self.shared, &mut batch)?;
@@ -299,8 +299,8 @@ impl<F: Fabric> Operation<'_, F> {
             }
             match end {
                 None => {}
-                Some(End::Stuck(link)) => {
-                    self.mend_stuck(link, &mut mended).await?;
+                Some(WalkEnd::Stuck(link)) => {
+                    self.repair_stuck(link, &mut repaired).await?;
                     let stops_above = walk.stops_above;
                     *walk = Walk { stops_above, ..Walk::new(walk.aim, walk.level, walk.reads, true) };
                 }
@@ -315,9 +315,9 @@ impl<F: Fabric> Operation<'_, F> {
     /// Errors of [`Sherman::walk`].
     pub(crate) async fn link_to(&mut self, aim: Aim<'_>, level: u8, fresh: bool) -> Result<Option<Link>> {
         match self.walk(Walk::new(aim, level, false, fresh)).await? {
-            End::Link(link) | End::Stuck(link) => Ok(Some(link)),
-            End::Page(page) => Ok(Some(page.link())),
-            End::TooLow => Ok(None),
+            WalkEnd::Link(link) | WalkEnd::Stuck(link) => Ok(Some(link)),
+            WalkEnd::Page(page) => Ok(Some(page.link())),
+            WalkEnd::TooLow => Ok(None),
         }
     }
 
@@ -340,19 +340,19 @@ impl<F: Fabric> Operation<'_, F> {
         fresh: bool,
     ) -> Result<Option<Box<Page>>> {
         match self.walk(Walk::new(aim, level, true, fresh)).await? {
-            End::Page(page) => Ok(Some(page)),
+            WalkEnd::Page(page) => Ok(Some(page)),
             _ => Ok(None),
         }
     }
 
     /// Repairs the node at which a walk was stuck. The number of repairs is limited, since a sound
     /// tree needs one for each change left half done.
-    pub(crate) async fn mend_stuck(&mut self, link: Link, mended: &mut u32) -> Result<()> {
-        *mended += 1;
-        if *mended > 1000 {
+    pub(crate) async fn repair_stuck(&mut self, link: Link, repaired: &mut u32) -> Result<()> {
+        *repaired += 1;
+        if *repaired > 1000 {
             return Err(IndexError::corrupt(link.addr(), "a node that cannot be repaired"));
         }
-        self.mend(link).await
+        self.repair(link).await
     }
 }
 

@@ -17,7 +17,7 @@
 //! fit in a header, is replaced by a copy. In the paper, a deleted node has a header of type zero,
 //! set by a CAS after the link; here the seals replace it, earlier.
 
-use super::descent::{Descent, End, Purpose, Upper};
+use super::descent::{Descent, Purpose, SmartEnd, Upper};
 use super::node::{self, HEADER_WORDS, Header, NODE_WORDS, NodeType, PARTIAL_MAX};
 use super::shared::Operation;
 use super::slot::{Content, SEAL, Slot};
@@ -56,13 +56,13 @@ impl<F: Fabric> Operation<'_, F> {
             let (end, done) = self.run(&mut descent).await?;
             self.client.recycle(done);
             let mut target = match end {
-                End::Sealed => {
+                SmartEnd::Sealed => {
                     self.help(key, descent.node).await?;
                     continue;
                 }
-                End::Vacant { .. } | End::Leaf { is_key: false, .. } => descent.here(),
+                SmartEnd::Vacant { .. } | SmartEnd::Leaf { is_key: false, .. } => descent.here(),
                 // The key leaves the path below a node that may have only that path left.
-                End::Diverged { .. } => descent.uppers.pop(),
+                SmartEnd::Diverged { .. } => descent.uppers.pop(),
                 _ => None,
             };
             let mut is_lost = false;
@@ -96,11 +96,11 @@ impl<F: Fabric> Operation<'_, F> {
             let mut descent = Descent::below(key, Purpose::Write, 0);
             let (end, done) = self.run(&mut descent).await?;
             self.client.recycle(done);
-            if !matches!(end, End::Sealed) && descent.node != node {
+            if !matches!(end, SmartEnd::Sealed) && descent.node != node {
                 return Ok(());
             }
             let Some(target) = descent.here() else { return Ok(()) };
-            if matches!(end, End::Diverged { .. }) {
+            if matches!(end, SmartEnd::Diverged { .. }) {
                 return Ok(());
             }
             self.take_out(key, target, true).await?;

@@ -59,7 +59,7 @@ pub(super) struct LeafAt {
 
 /// The end of a descent.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum End {
+pub(super) enum SmartEnd {
     /// No child under the key's edge at [`Descent::node`]; the content of its slot, if any: a
     /// tombstone, or a dead leaf.
     Vacant { taken: Option<(usize, Slot)> },
@@ -76,7 +76,7 @@ pub(super) enum End {
 
 /// How an object was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Via {
+enum ReachedBy {
     /// By a cached slot.
     HintedSlot,
     /// By an entry's own address.
@@ -114,7 +114,7 @@ pub(super) struct Descent<'k> {
     pub(super) key: &'k [u8],
     purpose: Purpose,
     stage: Stage,
-    via: Via,
+    via: ReachedBy,
     /// Only entries of prefixes shorter than this are used.
     below: usize,
     hint: Option<(GlobalAddr, NodeType, usize)>,
@@ -151,7 +151,7 @@ impl<'k> Descent<'k> {
             key,
             purpose,
             stage: Stage::Begin,
-            via: Via::Root,
+            via: ReachedBy::Root,
             below,
             hint: None,
             torn: 0,
@@ -175,7 +175,7 @@ impl<'k> Descent<'k> {
         if let Some(hint) = shared.cache.lookup(self.key, self.below) {
             self.hint = Some((hint.node, hint.ty, hint.depth));
             (self.node, self.depth) = (hint.node, hint.depth);
-            self.via = Via::HintedSlot;
+            self.via = ReachedBy::HintedSlot;
             if let Some((index, slot)) = hint.slot {
                 let at = SlotAt { addr: node::slot_addr(hint.node, index), slot };
                 match slot.content() {
@@ -196,14 +196,14 @@ impl<'k> Descent<'k> {
                     _ => {}
                 }
             }
-            self.via = Via::Entry;
+            self.via = ReachedBy::Entry;
             self.stage = Stage::Node { addr: hint.node, ty: hint.ty, read: None };
             return;
         }
-        self.start_at_root(shared.root(), shared, Via::Root);
+        self.start_at_root(shared.root(), shared, ReachedBy::Root);
     }
 
-    fn start_at_root(&mut self, root: Slot, shared: &Shared, via: Via) {
+    fn start_at_root(&mut self, root: Slot, shared: &Shared, via: ReachedBy) {
         self.hint = None;
         self.slots.clear();
         (self.arrival, self.holder) = (0, GlobalAddr::NULL);
@@ -223,12 +223,12 @@ impl<'k> Descent<'k> {
     fn fall_back(&mut self, shared: &Shared) {
         self.incoming = None;
         match (self.via, self.hint) {
-            (Via::HintedSlot, Some((addr, ty, depth))) => {
-                self.via = Via::Entry;
+            (ReachedBy::HintedSlot, Some((addr, ty, depth))) => {
+                self.via = ReachedBy::Entry;
                 (self.node, self.depth) = (addr, depth);
                 self.stage = Stage::Node { addr, ty, read: None };
             }
-            (Via::Entry, Some((addr, _, depth))) => {
+            (ReachedBy::Entry, Some((addr, _, depth))) => {
                 shared.cache.remove(&self.key[..depth], addr);
                 self.below = depth;
                 self.begin(shared);
@@ -239,7 +239,7 @@ impl<'k> Descent<'k> {
 }
 
 impl Search<Shared> for Descent<'_> {
-    type End = End;
+    type End = SmartEnd;
 
     fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<()> {
         if let Stage::Begin = self.stage {
@@ -264,7 +264,7 @@ impl Search<Shared> for Descent<'_> {
                 }
             }
             Stage::Leaf { leaf, read, slot_read } => {
-                if self.via == Via::HintedSlot && !shared.format.in_place {
+                if self.via == ReachedBy::HintedSlot && !shared.format.in_place {
                     *slot_read = Some(batch.read(leaf.at.addr, 1));
                 }
                 *read = Some(batch.read(leaf.addr, leaf::words_of(leaf.len)));
@@ -273,12 +273,12 @@ impl Search<Shared> for Descent<'_> {
         Ok(())
     }
 
-    fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>> {
+    fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<SmartEnd>> {
         match self.stage {
             Stage::RootWord(Some(read)) => {
                 let root = Slot::from_word(done.words(read)[0]);
                 shared.remember_root(root);
-                self.start_at_root(root, shared, Via::Tree);
+                self.start_at_root(root, shared, ReachedBy::Tree);
                 if let Stage::RootWord(_) = self.stage {
                     return Err(IndexError::corrupt(shared.words.root, "the root word names no node"));
                 }
@@ -335,13 +335,13 @@ impl Descent<'_> {
         addr: GlobalAddr,
         read_as: NodeType,
         words: &[u64],
-    ) -> Result<Option<End>> {
+    ) -> Result<Option<SmartEnd>> {
         let (above, header) = (GlobalAddr::from_bits(words[0]), Header::from_word(words[1]));
-        let trusted = self.via == Via::Tree;
+        let trusted = self.via == ReachedBy::Tree;
         let Some(ty) = header.ty() else {
             return self.unsound(shared, addr, "inner node of an unknown type");
         };
-        if self.via == Via::Entry {
+        if self.via == ReachedBy::Entry {
             if !header.ends_at(self.depth) {
                 return self.unsound(shared, addr, "inner node at another depth");
             }
@@ -357,10 +357,10 @@ impl Descent<'_> {
                 }
                 (self.node, self.header, self.depth) = (addr, header, self.arrival + partial.len());
                 self.slots = SmallVec::from_slice(&words[HEADER_WORDS..]);
-                return Ok(Some(End::Diverged { matched }));
+                return Ok(Some(SmartEnd::Diverged { matched }));
             }
             if above != self.holder && shared.options.reverse_check {
-                if !trusted && self.via == Via::HintedSlot {
+                if !trusted && self.via == ReachedBy::HintedSlot {
                     self.fall_back(shared);
                     return Ok(None);
                 }
@@ -378,15 +378,15 @@ impl Descent<'_> {
     }
 
     /// Continues, with all visible slots of a node, to the child under the key's edge.
-    fn decide(&mut self, shared: &Shared, ty: NodeType) -> Result<Option<End>> {
+    fn decide(&mut self, shared: &Shared, ty: NodeType) -> Result<Option<SmartEnd>> {
         // Slots beyond the type in the header do not exist yet.
         self.slots.truncate(ty.slots());
-        let is_believed = self.via == Via::Tree;
+        let is_believed = self.via == ReachedBy::Tree;
         if !is_believed && !node::proves_life(&self.slots) {
             self.fall_back(shared);
             return Ok(None);
         }
-        self.via = Via::Tree;
+        self.via = ReachedBy::Tree;
         shared.cache.insert(&self.key[..self.depth], self.node, ty, &self.slots);
         let edge = edge_of(self.key, self.depth);
         let of_edge = |(at, &word): (usize, &u64)| {
@@ -399,10 +399,10 @@ impl Descent<'_> {
             let first_empty =
                 self.slots.iter().map(|&word| Slot::from_word(word)).find(|slot| slot.is_empty());
             let is_sealed = is_write && first_empty.is_some_and(Slot::is_sealed);
-            return Ok(Some(if is_sealed { End::Sealed } else { End::Vacant { taken: None } }));
+            return Ok(Some(if is_sealed { SmartEnd::Sealed } else { SmartEnd::Vacant { taken: None } }));
         };
         if is_write && slot.is_sealed() {
-            return Ok(Some(End::Sealed));
+            return Ok(Some(SmartEnd::Sealed));
         }
         let at = SlotAt { addr: node::slot_addr(self.node, index), slot };
         match slot.content() {
@@ -415,7 +415,7 @@ impl Descent<'_> {
                     Stage::Leaf { leaf: LeafAt { at, index, addr, len }, read: None, slot_read: None };
                 Ok(None)
             }
-            Content::Tomb => Ok(Some(End::Vacant { taken: Some((index, slot)) })),
+            Content::Tomb => Ok(Some(SmartEnd::Vacant { taken: Some((index, slot)) })),
             Content::Empty | Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of an unknown type")),
         }
     }
@@ -434,9 +434,9 @@ impl Descent<'_> {
         leaf: LeafAt,
         read: ReadId,
         done: &Batch,
-    ) -> Result<Option<End>> {
+    ) -> Result<Option<SmartEnd>> {
         // Out of place, the slot read before the leaf has proved it.
-        let trusted = self.via == Via::Tree || !shared.format.in_place;
+        let trusted = self.via == ReachedBy::Tree || !shared.format.in_place;
         let parsed = match shared.format.parse(leaf.addr, done.words(read)) {
             Err(_) if !trusted => {
                 self.fall_back(shared);
@@ -458,7 +458,7 @@ impl Descent<'_> {
                     let word = done.words(read)[0];
                     self.repair = leaf::with_above(word, self.node).map(|new| (leaf.addr, word, new));
                 }
-                Ok(Some(End::Leaf { leaf, read, is_key }))
+                Ok(Some(SmartEnd::Leaf { leaf, read, is_key }))
             }
             Read::Torn => {
                 self.torn += 1;
@@ -472,13 +472,13 @@ impl Descent<'_> {
                     self.fall_back(shared);
                     return Ok(None);
                 }
-                Ok(Some(End::Torn { leaf }))
+                Ok(Some(SmartEnd::Torn { leaf }))
             }
             Read::Dead | Read::Moved(..) if !trusted => {
                 self.fall_back(shared);
                 Ok(None)
             }
-            Read::Dead => Ok(Some(End::Vacant { taken: Some((leaf.index, leaf.at.slot)) })),
+            Read::Dead => Ok(Some(SmartEnd::Vacant { taken: Some((leaf.index, leaf.at.slot)) })),
             Read::Moved(addr, len) => {
                 self.stage = Stage::Leaf { leaf: LeafAt { addr, len, ..leaf }, read: None, slot_read: None };
                 Ok(None)
@@ -487,8 +487,8 @@ impl Descent<'_> {
     }
 
     /// Handles a node that a trusted pointer cannot lead to; a hint may lead anywhere.
-    fn unsound(&mut self, shared: &Shared, addr: GlobalAddr, what: &'static str) -> Result<Option<End>> {
-        if self.via == Via::Tree {
+    fn unsound(&mut self, shared: &Shared, addr: GlobalAddr, what: &'static str) -> Result<Option<SmartEnd>> {
+        if self.via == ReachedBy::Tree {
             return Err(IndexError::corrupt(addr, what));
         }
         self.fall_back(shared);
@@ -545,8 +545,8 @@ mod tests {
             let mut operation = smart.begin(&mut client, OpKind::Get).await.unwrap();
             let mut descent = Descent::new(b"path one", Purpose::Read);
             let (end, done) = operation.run(&mut descent).await.unwrap();
-            let End::Leaf { leaf, read, is_key: true } = end else { panic!("{end:?}") };
-            assert_eq!(descent.via, Via::HintedSlot);
+            let SmartEnd::Leaf { leaf, read, is_key: true } = end else { panic!("{end:?}") };
+            assert_eq!(descent.via, ReachedBy::HintedSlot);
             let mut words = done.words(read).to_vec();
             let value = words.len() - 2;
             words[value] ^= 1;

@@ -20,13 +20,13 @@
 //! it is put again or deleted.
 
 use super::Smart;
-use super::descent::{Descent, End, LeafAt, Purpose};
+use super::descent::{Descent, LeafAt, Purpose, SmartEnd};
 use super::leaf::{self, DEAD, Read};
 use super::node::HEADER_WORDS;
 use super::rdwc::Lead;
 use super::shared::Operation;
 use super::slot::{Slot, SlotAt};
-use super::write::{Deletion, Draft, Turn};
+use super::write::{Attempt, Deletion, Draft};
 use crate::compute_node::yield_now;
 use crate::lock_token::LockToken;
 use darter_fabric::{Batch, Fabric, GlobalAddr};
@@ -45,7 +45,7 @@ pub(super) enum Settled {
     Busy(u64),
 }
 
-impl From<Settled> for Turn {
+impl From<Settled> for Attempt {
     fn from(settled: Settled) -> Self {
         match settled {
             Settled::Again => Self::Again,
@@ -74,7 +74,7 @@ impl<F: Fabric> Smart<F> {
     /// Waits, unpinned, until a holder is over or has had time to make progress. Returns the holder
     /// to take the lock over from, or 0.
     pub(super) async fn await_holder(&self, client: &mut Client<F>, holder: u64) -> Result<u64> {
-        if self.shared.tokens.is_over(client, holder).await? {
+        if self.shared.tokens.holder_has_ended(client, holder).await? {
             return Ok(holder);
         }
         client.pause().await;
@@ -167,10 +167,10 @@ impl<F: Fabric> Operation<'_, F> {
         descent: &Descent<'_>,
         leaf: LeafAt,
         (condition, lead): (Condition<'_>, Option<&Lead<'_>>),
-    ) -> Result<Turn> {
+    ) -> Result<Attempt> {
         let locked = match self.lock_leaf(leaf, draft.take_over()).await? {
             Ok(locked) => locked,
-            Err(holder) => return Ok(Turn::Busy(holder)),
+            Err(holder) => return Ok(Attempt::Busy(holder)),
         };
         let is_lost = self.mark_if_lost(&locked).await?;
         let known_len = match self.shared.format.parse(leaf.addr, &locked.words)? {
@@ -185,7 +185,7 @@ impl<F: Fabric> Operation<'_, F> {
                     let is_known = pair.value.is_some();
                     self.unlock(locked).await?;
                     return if is_known {
-                        Ok(Turn::Done(PutOutcome::Refused))
+                        Ok(Attempt::Done(PutOutcome::Refused))
                     } else {
                         Err(IndexError::LostInWrite { addr: leaf.addr })
                     };
@@ -195,7 +195,7 @@ impl<F: Fabric> Operation<'_, F> {
             Read::Torn if is_lost && !matches!(condition, Condition::Equals(_)) => None,
             Read::Torn | Read::Dead | Read::Moved(..) => {
                 self.unlock(locked).await?;
-                return Ok(Turn::Again);
+                return Ok(Attempt::Again);
             }
         };
         if draft.len != leaf.len {
@@ -205,7 +205,7 @@ impl<F: Fabric> Operation<'_, F> {
             lead.close();
         }
         let mut image = self.shared.format.image(descent.node, draft.len, draft.key, draft.value);
-        // The reverse pointer stays, and so does the first word unless the length changes.
+        // The reverse pointer stays, and the first word unless the length changes.
         image[0] = leaf::live_like(locked.words[0], draft.value.len());
         let from = usize::from(known_len == Some(draft.value.len()));
         let lock_word = image.len() - 1;
@@ -217,7 +217,7 @@ impl<F: Fabric> Operation<'_, F> {
         self.unlock_in(&mut batch, &locked);
         self.client.complete(batch).await?;
         locked.token.release();
-        Ok(Turn::Done(PutOutcome::Replaced))
+        Ok(Attempt::Done(PutOutcome::Replaced))
     }
 
     /// Gives a key another leaf, with the old one locked.
@@ -227,7 +227,7 @@ impl<F: Fabric> Operation<'_, F> {
         descent: &Descent<'_>,
         locked: Locked,
         lead: Option<&Lead<'_>>,
-    ) -> Result<Turn> {
+    ) -> Result<Attempt> {
         let old = locked.leaf;
         let addr = match draft.place(&mut self.client, old.at.addr.node()).await {
             Ok(addr) => addr,
@@ -261,24 +261,24 @@ impl<F: Fabric> Operation<'_, F> {
             self.note_child(descent, old.index, slot);
             self.set_aside(old.addr, leaf::bytes_of(old.len), AllocKind::Leaf);
         } else {
-            self.shared.unless_full(self.mend_slot(draft.key).await)?;
+            self.shared.unless_full(self.repair_slot(draft.key).await)?;
         }
-        Ok(Turn::Done(PutOutcome::Replaced))
+        Ok(Attempt::Done(PutOutcome::Replaced))
     }
 
     /// Finds the slot of a leaf that was killed or has moved, if the slot has moved, and clears or
     /// swings it, unless another client has done so.
-    pub(super) async fn mend_slot(&mut self, key: &[u8]) -> Result<()> {
+    pub(super) async fn repair_slot(&mut self, key: &[u8]) -> Result<()> {
         for _ in 0..TURNS_MAX {
             let mut descent = Descent::below(key, Purpose::Write, 0);
             let (end, done) = self.run(&mut descent).await?;
             self.client.recycle(done);
             match end {
-                End::Sealed => self.help(key, descent.node).await?,
-                End::Leaf { leaf, is_key: true, .. } if leaf.addr != leaf.at.slot.addr() => {
+                SmartEnd::Sealed => self.help(key, descent.node).await?,
+                SmartEnd::Leaf { leaf, is_key: true, .. } if leaf.addr != leaf.at.slot.addr() => {
                     self.link_moved(&descent, leaf).await?;
                 }
-                End::Vacant { taken: Some((index, slot)) } if slot.is_live() => {
+                SmartEnd::Vacant { taken: Some((index, slot)) } if slot.is_live() => {
                     self.bury(&descent, index, slot).await?;
                 }
                 _ => return Ok(()),

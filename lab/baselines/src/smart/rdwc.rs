@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_goes_away_leaves_the_others_to_themselves() {
+    fn client_that_leaves_does_not_affect_the_others() {
         let windows = Windows::default();
         let mut entering: Entering<'_> = Box::pin(windows.enter(b"key", Kind::Upsert));
         let first = lead(&mut entering);

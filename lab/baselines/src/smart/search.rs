@@ -1,7 +1,7 @@
 //! Search and multi-get (SMART, section 4.4).
 
 use super::Smart;
-use super::descent::{Descent, End, Purpose};
+use super::descent::{Descent, Purpose, SmartEnd};
 use super::in_place::Settled;
 use super::leaf::Read;
 use super::shared::{Operation, Shared};
@@ -12,8 +12,8 @@ use darter_pool::Client;
 
 impl Shared {
     /// Returns the value at the end of a search.
-    fn value_at(&self, end: End, done: &Batch) -> Result<Option<Vec<u8>>> {
-        let End::Leaf { leaf, read, is_key: true } = end else { return Ok(None) };
+    fn value_at(&self, end: SmartEnd, done: &Batch) -> Result<Option<Vec<u8>>> {
+        let SmartEnd::Leaf { leaf, read, is_key: true } = end else { return Ok(None) };
         match self.format.parse(leaf.addr, done.words(read))? {
             Read::Pair(pair) => pair
                 .value
@@ -44,7 +44,7 @@ impl<F: Fabric> Smart<F> {
             let mut descent = Descent::new(key, Purpose::Read);
             let (end, done) = operation.run(&mut descent).await?;
             let leaf = match end {
-                End::Torn { leaf } => {
+                SmartEnd::Torn { leaf } => {
                     operation.client.recycle(done);
                     leaf
                 }
@@ -73,7 +73,7 @@ impl<F: Fabric> Smart<F> {
         let mut torn = Vec::new();
         let descents = keys.iter().map(|key| Descent::new(key, Purpose::Read));
         let values = search::run_all(&mut operation.client, &*self.shared, descents, |number, end, done| {
-            if let End::Torn { .. } = end {
+            if let SmartEnd::Torn { .. } = end {
                 torn.push(number);
                 return Ok(None);
             }
@@ -91,13 +91,13 @@ impl<F: Fabric> Smart<F> {
 
 impl<F: Fabric> Operation<'_, F> {
     /// Runs a descent to its end; the final words are left in the batch.
-    pub(super) async fn run(&mut self, descent: &mut Descent<'_>) -> Result<(End, Batch)> {
+    pub(super) async fn run(&mut self, descent: &mut Descent<'_>) -> Result<(SmartEnd, Batch)> {
         search::run(&mut self.client, self.shared, descent).await
     }
 
     /// Returns the key of the leaf where a descent ended, and its word 0.
-    pub(super) fn key_at(&self, end: End, read: ReadId, done: &Batch) -> Result<(Vec<u8>, u64)> {
-        if let End::Leaf { leaf, .. } = end
+    pub(super) fn key_at(&self, end: SmartEnd, read: ReadId, done: &Batch) -> Result<(Vec<u8>, u64)> {
+        if let SmartEnd::Leaf { leaf, .. } = end
             && let Read::Pair(pair) = self.shared.format.parse(leaf.addr, done.words(read))?
         {
             return Ok((pair.key.to_vec(), done.words(read)[0]));

@@ -16,7 +16,7 @@ use super::leaf;
 use super::node::{self, CHAIN_BYTES, Header, NodeType, PARTIAL_MAX};
 use super::shared::Operation;
 use super::slot::{Content, Slot};
-use super::write::{Draft, Turn};
+use super::write::{Attempt, Draft};
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_index::radix::common_prefix;
 use darter_index::radix::drafts::Drafts;
@@ -66,7 +66,7 @@ impl<F: Fabric> Operation<'_, F> {
         descent: &Descent<'_>,
         old: LeafAt,
         (other, old_word): (Vec<u8>, u64),
-    ) -> Result<Turn> {
+    ) -> Result<Attempt> {
         let key = draft.key;
         let shared_bytes = common_prefix(key, &other);
         let arrival = descent.depth + 1;
@@ -118,14 +118,14 @@ impl<F: Fabric> Operation<'_, F> {
         if !self.publish(&writes, old.at, new, aside).await? {
             drafts.discard(&mut self.client);
             self.forget_slot(descent, old.index);
-            return Ok(Turn::Again);
+            return Ok(Attempt::Again);
         }
         drafts.keep();
         draft.linked();
         self.note_child(descent, old.index, new);
         let words = children.map(Slot::word);
         self.shared.cache.insert(&key[..shared_bytes], last, NodeType::SMALLEST, &words);
-        Ok(Turn::Done(PutOutcome::Inserted))
+        Ok(Attempt::Done(PutOutcome::Inserted))
     }
 
     /// Puts a node above another, because the key leaves the path inside that node's header.
@@ -134,13 +134,13 @@ impl<F: Fabric> Operation<'_, F> {
         draft: &mut Draft<'_>,
         descent: &Descent<'_>,
         matched: usize,
-    ) -> Result<Turn> {
+    ) -> Result<Attempt> {
         let lower = descent.node;
         let (Some(at), Some(partial)) = (descent.incoming, descent.header.partial_from(descent.arrival))
         else {
             return Err(IndexError::corrupt(lower, "no slot leads to the path's node"));
         };
-        let Content::Node { ty, .. } = at.slot.content() else { return Ok(Turn::Again) };
+        let Content::Node { ty, .. } = at.slot.content() else { return Ok(Attempt::Again) };
         let mut drafts = Drafts::new();
         let depth = descent.arrival + matched;
         let home = home(&self.client, &draft.key[..depth]);
@@ -164,14 +164,14 @@ impl<F: Fabric> Operation<'_, F> {
         let aside = Some((lower, descent.holder.bits(), upper.bits()));
         if !self.publish(&writes, at, new, aside).await? {
             drafts.discard(&mut self.client);
-            return Ok(Turn::Again);
+            return Ok(Attempt::Again);
         }
         drafts.keep();
         draft.linked();
         descent.note_slot(self.shared, new);
         let words = children.map(Slot::word);
         self.shared.cache.insert(&draft.key[..depth], upper, NodeType::SMALLEST, &words);
-        Ok(Turn::Done(PutOutcome::Inserted))
+        Ok(Attempt::Done(PutOutcome::Inserted))
     }
 }
 

@@ -13,7 +13,7 @@
 //! acknowledged keys below that slot would not be found, or never if the other client died.
 
 use super::Smart;
-use super::descent::{Descent, End, LeafAt, Purpose};
+use super::descent::{Descent, LeafAt, Purpose, SmartEnd};
 use super::leaf;
 use super::node::{self, HEADER_WORDS, Header, NodeType, SLOTS_MAX, live_count};
 use super::rdwc::Lead;
@@ -73,7 +73,7 @@ impl<'a> Draft<'a> {
 }
 
 /// The result of one descent.
-pub(super) enum Turn {
+pub(super) enum Attempt {
     Done(PutOutcome),
     Again,
     /// A leaf is locked by this holder.
@@ -97,16 +97,16 @@ impl<F: Fabric> Smart<F> {
             let mut operation = self.begin(client, kind).await?;
             let turn = operation.put_pinned(&mut draft, condition, lead).await;
             match turn {
-                Ok(Turn::Done(outcome)) => {
+                Ok(Attempt::Done(outcome)) => {
                     draft.drafts.discard(&mut operation.client);
                     return Ok(outcome);
                 }
-                Ok(Turn::Busy(holder)) => {
+                Ok(Attempt::Busy(holder)) => {
                     operation.client.retried();
                     drop(operation);
                     draft.over = self.await_holder(client, holder).await?;
                 }
-                Ok(Turn::Again) => {}
+                Ok(Attempt::Again) => {}
                 Err(error) => {
                     if error.is_out_of_space() {
                         draft.drafts.discard(&mut operation.client);
@@ -141,7 +141,7 @@ impl<F: Fabric> Smart<F> {
                 }
                 Deletion::Killed => {
                     // A client that puts the key again from now on creates another leaf.
-                    self.shared.unless_full(operation.mend_slot(key).await)?;
+                    self.shared.unless_full(operation.repair_slot(key).await)?;
                     self.shared.unless_full(operation.tidy(key).await)?;
                     return Ok(true);
                 }
@@ -164,10 +164,10 @@ impl<F: Fabric> Operation<'_, F> {
         draft: &mut Draft<'_>,
         condition: Condition<'_>,
         lead: Option<&Lead<'_>>,
-    ) -> Result<Turn> {
+    ) -> Result<Attempt> {
         for _ in 0..TURNS_MAX {
             match self.put_turn(draft, condition, lead).await? {
-                Turn::Again => self.client.retried(),
+                Attempt::Again => self.client.retried(),
                 turn => return Ok(turn),
             }
         }
@@ -179,66 +179,66 @@ impl<F: Fabric> Operation<'_, F> {
         draft: &mut Draft<'_>,
         condition: Condition<'_>,
         lead: Option<&Lead<'_>>,
-    ) -> Result<Turn> {
+    ) -> Result<Attempt> {
         let mut descent = Descent::new(draft.key, Purpose::Write);
         let (end, done) = self.run(&mut descent).await?;
         let mut other = None;
         let is_refused = match end {
-            End::Leaf { leaf, read, is_key: true } if leaf.addr == leaf.at.slot.addr() => {
+            SmartEnd::Leaf { leaf, read, is_key: true } if leaf.addr == leaf.at.slot.addr() => {
                 let parsed = self.shared.format.parse(leaf.addr, done.words(read))?;
                 match (condition, parsed) {
                     (Condition::Absent, _) => true,
                     (Condition::Equals(wanted), leaf::Read::Pair(pair)) => {
                         pair.value.ok_or(IndexError::LostInWrite { addr: leaf.addr })? != wanted
                     }
-                    (Condition::Equals(_), _) => return Ok(Turn::Again),
+                    (Condition::Equals(_), _) => return Ok(Attempt::Again),
                     (Condition::Always | Condition::Present, _) => false,
                 }
             }
-            End::Leaf { read, is_key: false, .. } => {
+            SmartEnd::Leaf { read, is_key: false, .. } => {
                 other = Some(self.key_at(end, read, &done)?);
                 condition.wants_key()
             }
-            End::Vacant { .. } | End::Diverged { .. } => condition.wants_key(),
+            SmartEnd::Vacant { .. } | SmartEnd::Diverged { .. } => condition.wants_key(),
             _ => false,
         };
         self.client.recycle(done);
         if is_refused {
-            return Ok(Turn::Done(PutOutcome::Refused));
+            return Ok(Attempt::Done(PutOutcome::Refused));
         }
         let close = || lead.iter().for_each(|lead| lead.close());
         match (end, other) {
-            (End::Leaf { leaf, .. }, _) if leaf.addr != leaf.at.slot.addr() => {
+            (SmartEnd::Leaf { leaf, .. }, _) if leaf.addr != leaf.at.slot.addr() => {
                 self.link_moved(&descent, leaf).await?;
-                Ok(Turn::Again)
+                Ok(Attempt::Again)
             }
-            (End::Leaf { leaf, .. }, None) if self.shared.format.in_place => {
+            (SmartEnd::Leaf { leaf, .. }, None) if self.shared.format.in_place => {
                 self.update_leaf(draft, &descent, leaf, (condition, lead)).await
             }
-            (End::Leaf { leaf, .. }, None) => {
+            (SmartEnd::Leaf { leaf, .. }, None) => {
                 close();
                 self.replace_leaf(draft, &descent, leaf).await
             }
-            (End::Leaf { leaf, .. }, Some(other)) => {
+            (SmartEnd::Leaf { leaf, .. }, Some(other)) => {
                 close();
                 self.split_leaf(draft, &descent, leaf, other).await
             }
-            (End::Vacant { taken }, _) => {
+            (SmartEnd::Vacant { taken }, _) => {
                 close();
                 match taken {
                     Some((index, old)) => self.take_again(draft, &descent, index, old).await,
                     None => self.append(draft, &mut descent).await,
                 }
             }
-            (End::Diverged { matched }, _) => {
+            (SmartEnd::Diverged { matched }, _) => {
                 close();
                 self.split_above(draft, &descent, matched).await
             }
-            (End::Sealed, _) => {
+            (SmartEnd::Sealed, _) => {
                 self.help(draft.key, descent.node).await?;
-                Ok(Turn::Again)
+                Ok(Attempt::Again)
             }
-            (End::Torn { leaf }, _) => self.settle(leaf, draft.take_over()).await.map(Into::into),
+            (SmartEnd::Torn { leaf }, _) => self.settle(leaf, draft.take_over()).await.map(Into::into),
         }
     }
 
@@ -248,18 +248,18 @@ impl<F: Fabric> Operation<'_, F> {
         draft: &mut Draft<'_>,
         descent: &Descent<'_>,
         old: LeafAt,
-    ) -> Result<Turn> {
+    ) -> Result<Attempt> {
         let addr = draft.place(&mut self.client, old.at.addr.node()).await?;
         let image = self.shared.format.image(descent.node, draft.len, draft.key, draft.value);
         let slot = Slot::leaf(old.at.slot.edge().unwrap_or(0), draft.len, addr);
         if !self.publish(&[(addr, &image)], old.at, slot, None).await? {
             self.forget_slot(descent, old.index);
-            return Ok(Turn::Again);
+            return Ok(Attempt::Again);
         }
         draft.linked();
         self.note_child(descent, old.index, slot);
         self.client.retire(old.addr, leaf::bytes_of(old.len), AllocKind::Leaf);
-        Ok(Turn::Done(PutOutcome::Replaced))
+        Ok(Attempt::Done(PutOutcome::Replaced))
     }
 
     /// Takes the slot of the key's edge, which has no child.
@@ -269,13 +269,13 @@ impl<F: Fabric> Operation<'_, F> {
         descent: &Descent<'_>,
         index: usize,
         old: Slot,
-    ) -> Result<Turn> {
+    ) -> Result<Attempt> {
         let at = SlotAt { addr: node::slot_addr(descent.node, index), slot: old };
         let addr = draft.place(&mut self.client, at.addr.node()).await?;
         let image = self.shared.format.image(descent.node, draft.len, draft.key, draft.value);
         let slot = Slot::leaf(edge_of(draft.key, descent.depth), draft.len, addr);
         if !self.publish(&[(addr, &image)], at, slot, None).await? {
-            return Ok(Turn::Again);
+            return Ok(Attempt::Again);
         }
         draft.linked();
         self.note_child(descent, index, slot);
@@ -283,12 +283,12 @@ impl<F: Fabric> Operation<'_, F> {
             // It was dead.
             self.set_aside(addr, leaf::bytes_of(len), AllocKind::Leaf);
         }
-        Ok(Turn::Done(PutOutcome::Inserted))
+        Ok(Attempt::Done(PutOutcome::Inserted))
     }
 
     /// Takes the next slot for the key's edge, which has none, with a type switch if it is after
     /// the visible ones.
-    async fn append(&mut self, draft: &mut Draft<'_>, descent: &mut Descent<'_>) -> Result<Turn> {
+    async fn append(&mut self, draft: &mut Draft<'_>, descent: &mut Descent<'_>) -> Result<Attempt> {
         let node = descent.node;
         let edge = edge_of(draft.key, descent.depth);
         let addr = draft.place(&mut self.client, node.node()).await?;
@@ -326,14 +326,14 @@ impl<F: Fabric> Operation<'_, F> {
             if taken {
                 draft.linked();
                 self.note_child(descent, index, slot);
-                return Ok(Turn::Done(PutOutcome::Inserted));
+                return Ok(Attempt::Done(PutOutcome::Inserted));
             }
             if found.is_sealed() {
                 self.help(draft.key, node).await?;
-                return Ok(Turn::Again);
+                return Ok(Attempt::Again);
             }
             if found.is_of(edge) {
-                return Ok(Turn::Again);
+                return Ok(Attempt::Again);
             }
             self.client.retried();
         }
@@ -364,7 +364,7 @@ impl<F: Fabric> Operation<'_, F> {
         let mut descent = Descent::new(key, Purpose::Write);
         let (end, done) = self.run(&mut descent).await?;
         let is_refused = match end {
-            End::Leaf { leaf, read, is_key: true } if !self.shared.format.in_place => {
+            SmartEnd::Leaf { leaf, read, is_key: true } if !self.shared.format.in_place => {
                 matches!(self.shared.format.parse(leaf.addr, done.words(read))?,
                     leaf::Read::Pair(pair) if !condition.holds_for(pair.value))
             }
@@ -373,14 +373,14 @@ impl<F: Fabric> Operation<'_, F> {
         self.client.recycle(done);
         match end {
             _ if is_refused => Ok(Deletion::Refused),
-            End::Leaf { leaf, is_key: true, .. } if leaf.addr != leaf.at.slot.addr() => {
+            SmartEnd::Leaf { leaf, is_key: true, .. } if leaf.addr != leaf.at.slot.addr() => {
                 self.link_moved(&descent, leaf).await?;
                 Ok(Deletion::Again)
             }
-            End::Leaf { leaf, is_key: true, .. } if self.shared.format.in_place => {
+            SmartEnd::Leaf { leaf, is_key: true, .. } if self.shared.format.in_place => {
                 self.kill_leaf(&descent, leaf, (condition, over)).await
             }
-            End::Leaf { leaf, is_key: true, .. } => {
+            SmartEnd::Leaf { leaf, is_key: true, .. } => {
                 let tomb = Slot::tomb(edge_of(key, descent.depth));
                 let mut batch = self.client.batch();
                 let cas = batch.cas(leaf.at.addr, leaf.at.slot.word(), tomb.word());
@@ -398,15 +398,15 @@ impl<F: Fabric> Operation<'_, F> {
                 Ok(Deletion::Gone { was_here: true, left })
             }
             // The client that deleted it has not cleared the slot yet, or died.
-            End::Vacant { taken: Some((index, slot)) } if slot.is_live() => {
+            SmartEnd::Vacant { taken: Some((index, slot)) } if slot.is_live() => {
                 self.bury(&descent, index, slot).await?;
                 Ok(Deletion::Gone { was_here: false, left: live_count(&descent.slots).saturating_sub(1) })
             }
-            End::Sealed => {
+            SmartEnd::Sealed => {
                 self.help(key, descent.node).await?;
                 Ok(Deletion::Again)
             }
-            End::Torn { leaf } => self.settle(leaf, over).await.map(Into::into),
+            SmartEnd::Torn { leaf } => self.settle(leaf, over).await.map(Into::into),
             _ => Ok(Deletion::Gone { was_here: false, left: descent.left() }),
         }
     }
@@ -492,7 +492,7 @@ mod tests {
             draft.over = 1 << 32;
             let mut operation = smart.begin(&mut client, OpKind::Update).await.unwrap();
             let turn = operation.put_pinned(&mut draft, Condition::Always, None).await;
-            assert!(matches!(turn, Ok(Turn::Done(PutOutcome::Replaced))));
+            assert!(matches!(turn, Ok(Attempt::Done(PutOutcome::Replaced))));
             assert_eq!(draft.over, 0);
         });
     }

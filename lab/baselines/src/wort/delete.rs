@@ -11,13 +11,13 @@
 //! of a child that has moved up.
 
 use super::Wort;
-use super::descent::{Descent, End, Here, Purpose, SlotAt};
+use super::descent::{Descent, Here, Purpose, SlotAt, WortEnd};
 use super::header::Header;
 use super::node::{self, Content, Node, Slot};
 use super::publish::Change;
 use super::shared::Operation;
 use super::situations::COLLAPSED;
-use super::write::Turn;
+use super::write::Attempt;
 use crate::hocl::Locked;
 use darter_fabric::{Fabric, OpKind};
 use darter_index::checker::note;
@@ -41,8 +41,8 @@ impl<F: Fabric> Wort<F> {
             let mut drafts = Drafts::new();
             let turn = operation.delete_turn(key, &mut drafts, condition, &mut lock).await;
             match operation.end_turn(turn, &mut drafts, lock).await? {
-                Turn::Done(was_there) => return Ok(was_there),
-                Turn::Again => operation.client.retried(),
+                Attempt::Done(was_there) => return Ok(was_there),
+                Attempt::Again => operation.client.retried(),
             }
         }
         Err(no_progress(self.shared.words.root))
@@ -56,30 +56,30 @@ impl<F: Fabric> Operation<'_, F> {
         drafts: &mut Drafts,
         condition: Condition<'_>,
         lock: &mut Locked,
-    ) -> Result<Turn<bool>> {
+    ) -> Result<Attempt<bool>> {
         let (descent, end, done) = self.descend(key, Purpose::Write).await?;
         let found = match end {
-            End::Leaf { at, read, is_key: true } => {
+            WortEnd::Leaf { at, read, is_key: true } => {
                 let leaf = leaf::parse_again(at.slot.addr(), done.words(read))?;
                 condition.holds_for(Some(leaf.value)).then_some(at)
             }
             _ => None,
         };
         self.client.recycle(done);
-        if matches!(end, End::Stale) {
+        if matches!(end, WortEnd::Stale) {
             self.rebuild_header(&descent).await?;
-            return Ok(Turn::Again);
+            return Ok(Attempt::Again);
         }
-        let Some(at) = found else { return Ok(Turn::Done(false)) };
+        let Some(at) = found else { return Ok(Attempt::Done(false)) };
         let won = match descent.path.last() {
             None => self.publish(&Change::swing(at, Slot::EMPTY), lock).await?,
             Some(here) => self.remove(drafts, (&descent, here, at), lock).await?,
         };
         if !won {
-            return Ok(Turn::Again);
+            return Ok(Attempt::Again);
         }
         self.retire(at.slot);
-        Ok(Turn::Done(true))
+        Ok(Attempt::Done(true))
     }
 
     /// Removes a child from a node, or the node from the tree.

@@ -45,7 +45,7 @@ pub(super) enum Purpose {
 
 /// The end of a descent.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum End {
+pub(super) enum WortEnd {
     /// The tree is empty.
     Empty,
     /// No child under the key's digit at the last node.
@@ -100,7 +100,7 @@ impl<'k> Descent<'k> {
 }
 
 impl Search<Shared> for Descent<'_> {
-    type End = End;
+    type End = WortEnd;
 
     fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<()> {
         match &mut self.stage {
@@ -120,14 +120,14 @@ impl Search<Shared> for Descent<'_> {
         Ok(())
     }
 
-    fn absorb(&mut self, shared: &Shared, batch: &Batch) -> Result<Option<End>> {
+    fn absorb(&mut self, shared: &Shared, batch: &Batch) -> Result<Option<WortEnd>> {
         match self.stage {
             Stage::Root(Some((word, seen))) => self.absorb_root(shared, batch, word, seen),
             Stage::Node(here, Some(read)) => self.absorb_node(shared, here, batch.words(read)),
             Stage::Leaf(at, _, Some(read)) => {
                 let leaf = leaf::parse(at.slot.addr(), batch.words(read))?;
                 shared.touched.read_leaf(at.slot);
-                Ok(Some(End::Leaf { at, read, is_key: leaf.key == self.key }))
+                Ok(Some(WortEnd::Leaf { at, read, is_key: leaf.key == self.key }))
             }
             _ => Err(IndexError::corrupt(shared.words.root, "descent absorbed before it was posted")),
         }
@@ -141,7 +141,7 @@ impl Descent<'_> {
         batch: &Batch,
         word: ReadId,
         seen: Option<(Slot, ReadId)>,
-    ) -> Result<Option<End>> {
+    ) -> Result<Option<WortEnd>> {
         let slot = Slot::from_word(batch.words(word)[0]);
         shared.touched.read(shared.words.root, || 0..1);
         let end = self.follow(SlotAt { base: shared.words.root, at: 0, slot }, 0)?;
@@ -157,20 +157,20 @@ impl Descent<'_> {
     }
 
     /// Follows a slot; `start` is the place of the first digit after it.
-    fn follow(&mut self, at: SlotAt, start: usize) -> Result<Option<End>> {
+    fn follow(&mut self, at: SlotAt, start: usize) -> Result<Option<WortEnd>> {
         match at.slot.content() {
             Content::Leaf { class, .. } => self.stage = Stage::Leaf(at, class, None),
             Content::Node { addr, ty, .. } => {
                 let here = Here { addr, ty, header: Header::default(), start, incoming: at };
                 self.stage = Stage::Node(here, None);
             }
-            Content::Empty => return Ok(Some(End::Empty)),
+            Content::Empty => return Ok(Some(WortEnd::Empty)),
             _ => return Err(IndexError::corrupt(at.addr(), "slot of an unknown type")),
         }
         Ok(None)
     }
 
-    fn absorb_node(&mut self, shared: &Shared, mut here: Here, words: &[u64]) -> Result<Option<End>> {
+    fn absorb_node(&mut self, shared: &Shared, mut here: Here, words: &[u64]) -> Result<Option<WortEnd>> {
         let (digits, start) = (shared.format.digits, here.start);
         let node = Node::new(here.ty, words);
         let header = node.header();
@@ -189,24 +189,24 @@ impl Descent<'_> {
         }
         self.path.push(here);
         if self.purpose == Purpose::Write && header.is_stale(start) {
-            return Ok(Some(End::Stale));
+            return Ok(Some(WortEnd::Stale));
         }
         self.is_sure &= header.is_whole(digits, start);
         let known = header.known(digits);
         let mut compared = start.max(known.start)..known.end;
         let parts = |at: &usize| header.digit(digits, *at) != Some(digits.edge(self.key, *at));
         if let Some(at) = compared.find(parts) {
-            return Ok(Some(End::Diverged(at)));
+            return Ok(Some(WortEnd::Diverged(at)));
         }
         let length = digits.count(self.key);
         if length < branch {
-            return Ok(Some(End::Diverged(length)));
+            return Ok(Some(WortEnd::Diverged(length)));
         }
         let edge = digits.edge(self.key, branch);
         shared.touched.read(here.addr, || node.words_for(edge));
         match node.find(edge) {
             Some((at, slot)) => self.follow(SlotAt { base: here.addr, at, slot }, branch + 1),
-            None => Ok(Some(End::Vacant)),
+            None => Ok(Some(WortEnd::Vacant)),
         }
     }
 }

@@ -228,9 +228,9 @@ fn dies_at_every_word(design: Design, case: &Case, order: WordOrder) {
                 Act::Delete(key) => assert!(index.delete(&mut dying, key).await.unwrap()),
             }
         });
-        let is_over = advance(&mut executor, task, words, order);
+        let has_ended = advance(&mut executor, task, words, order);
         world.assert_holds(case, &what);
-        let is_there = world.holds(case.act.key());
+        let is_present = world.holds(case.act.key());
         executor.kill(1);
         drop(executor);
         world.sim.schedule(false);
@@ -242,7 +242,7 @@ fn dies_at_every_word(design: Design, case: &Case, order: WordOrder) {
             }
         });
         world.assert_holds(case, &what);
-        assert_eq!(world.holds(case.act.key()), is_there, "{what}");
+        assert_eq!(world.holds(case.act.key()), is_present, "{what}");
         block_on(async {
             // Through the half-done change, and back.
             put(&world.index, &mut client, case.act.key()).await;
@@ -254,7 +254,7 @@ fn dies_at_every_word(design: Design, case: &Case, order: WordOrder) {
             let left = case.keys.iter().filter(|key| *key != case.act.key()).count();
             world.verify(client, left as u64, &what).await;
         });
-        if is_over {
+        if has_ended {
             assert!(words > 2, "{what}");
             return;
         }
@@ -288,7 +288,7 @@ fn a_search_between_any_two_words_finds_what_stays() {
                     let reader = executor.spawn(0, async {
                         found.set(world.index.get(&mut reading, key).await.unwrap().is_some());
                     });
-                    let is_over = read(&mut executor, reader, words);
+                    let has_ended = read(&mut executor, reader, words);
                     let writer = executor.spawn(0, async {
                         match case.act {
                             Act::Put(key) => put(&world.index, &mut writing, key).await,
@@ -302,7 +302,7 @@ fn a_search_between_any_two_words_finds_what_stays() {
                     drop(executor);
                     world.sim.schedule(false);
                     assert!(found.get(), "{design:?}, {:?}: {key:?} after {words} words", case.act);
-                    if is_over {
+                    if has_ended {
                         break;
                     }
                 }

@@ -1,7 +1,7 @@
 //! Search, multi-get, and the key of any leaf below a node.
 
 use super::Wort;
-use super::descent::{Descent, End, Here, Purpose};
+use super::descent::{Descent, Here, Purpose, WortEnd};
 use super::lines::Recorder;
 use super::node::{Content, Node, NodeType};
 use super::shared::Operation;
@@ -12,9 +12,9 @@ use darter_index::{IndexError, Result, check_key};
 use darter_pool::Client;
 
 /// Returns the value at the end of a search.
-fn value_at(end: End, done: &Batch) -> Result<Option<Vec<u8>>> {
+fn value_at(end: WortEnd, done: &Batch) -> Result<Option<Vec<u8>>> {
     match end {
-        End::Leaf { at, read, is_key: true } => {
+        WortEnd::Leaf { at, read, is_key: true } => {
             Ok(Some(leaf::parse_again(at.slot.addr(), done.words(read))?.value.to_vec()))
         }
         _ => Ok(None),
@@ -89,7 +89,7 @@ impl<F: Fabric> Operation<'_, F> {
         &mut self,
         key: &'k [u8],
         purpose: Purpose,
-    ) -> Result<(Descent<'k>, End, Batch)> {
+    ) -> Result<(Descent<'k>, WortEnd, Batch)> {
         let mut descent = Descent::new(self.client.epoch(), key, purpose);
         let (end, done) = search::run(&mut self.client, self.shared, &mut descent).await?;
         Ok((descent, end, done))

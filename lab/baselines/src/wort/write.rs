@@ -6,7 +6,7 @@
 //! rebuilds.
 
 use super::Wort;
-use super::descent::{Descent, End, Here, Purpose, SlotAt};
+use super::descent::{Descent, Here, Purpose, SlotAt, WortEnd};
 use super::header::Header;
 use super::lines::Line;
 use super::node::{self, Edit, Node, NodeType, Slot};
@@ -23,7 +23,7 @@ use darter_pool::{AllocKind, Client};
 use smallvec::SmallVec;
 
 /// The result of one turn.
-pub(super) enum Turn<T> {
+pub(super) enum Attempt<T> {
     Done(T),
     Again,
 }
@@ -44,11 +44,11 @@ impl<F: Fabric> Wort<F> {
             let mut drafts = Drafts::new();
             let turn = operation.put_turn(&mut draft, &mut drafts, condition, &mut lock).await;
             match operation.end_turn(turn, &mut drafts, lock).await {
-                Ok(Turn::Done(outcome)) => {
+                Ok(Attempt::Done(outcome)) => {
                     draft.discard(&mut operation.client);
                     return Ok(outcome);
                 }
-                Ok(Turn::Again) => operation.client.retried(),
+                Ok(Attempt::Again) => operation.client.retried(),
                 Err(error) => {
                     if error.is_out_of_space() {
                         draft.discard(&mut operation.client);
@@ -71,12 +71,12 @@ impl<F: Fabric> Operation<'_, F> {
     /// verb may still be in flight.
     pub(super) async fn end_turn<T>(
         &mut self,
-        turn: Result<Turn<T>>,
+        turn: Result<Attempt<T>>,
         drafts: &mut Drafts,
         lock: Locked,
-    ) -> Result<Turn<T>> {
-        let is_over = turn.as_ref().err().is_none_or(|error| error.is_out_of_space() || error.is_damage());
-        if is_over {
+    ) -> Result<Attempt<T>> {
+        let has_ended = turn.as_ref().err().is_none_or(|error| error.is_out_of_space() || error.is_damage());
+        if has_ended {
             // Published objects are no longer in the list.
             drafts.discard(&mut self.client);
             lock.end(&mut self.client).await?;
@@ -100,35 +100,35 @@ impl<F: Fabric> Operation<'_, F> {
         drafts: &mut Drafts,
         condition: Condition<'_>,
         lock: &mut Locked,
-    ) -> Result<Turn<PutOutcome>> {
+    ) -> Result<Attempt<PutOutcome>> {
         let (descent, end, done) = self.descend(draft.key, Purpose::Write).await?;
-        let (refused, other) = look(&end, &done, condition)?;
+        let (refused, other) = judge_put(&end, &done, condition)?;
         self.client.recycle(done);
         let inserted = match end {
-            End::Stale => {
+            WortEnd::Stale => {
                 self.rebuild_header(&descent).await?;
-                return Ok(Turn::Again);
+                return Ok(Attempt::Again);
             }
-            _ if refused => return Ok(Turn::Done(PutOutcome::Refused)),
-            End::Leaf { at, is_key: true, .. } => {
+            _ if refused => return Ok(Attempt::Done(PutOutcome::Refused)),
+            WortEnd::Leaf { at, is_key: true, .. } => {
                 let won = self.link_leaf(draft, at, lock).await?;
                 if won {
                     self.retire(at.slot);
                 }
-                return Ok(if won { Turn::Done(PutOutcome::Replaced) } else { Turn::Again });
+                return Ok(if won { Attempt::Done(PutOutcome::Replaced) } else { Attempt::Again });
             }
-            End::Empty => {
+            WortEnd::Empty => {
                 let at = SlotAt { base: self.shared.words.root, at: 0, slot: Slot::EMPTY };
                 self.link_leaf(draft, at, lock).await?
             }
-            End::Vacant | End::Diverged(_) | End::Leaf { .. } => {
+            WortEnd::Vacant | WortEnd::Diverged(_) | WortEnd::Leaf { .. } => {
                 self.insert(draft, drafts, (&descent, end, other), lock).await?
             }
         };
         if !inserted {
-            return Ok(Turn::Again);
+            return Ok(Attempt::Again);
         }
-        Ok(Turn::Done(PutOutcome::Inserted))
+        Ok(Attempt::Done(PutOutcome::Inserted))
     }
 
     /// Rewrites the header of the last node of a descent, because the intended node above it is
@@ -163,7 +163,7 @@ impl<F: Fabric> Operation<'_, F> {
         &mut self,
         draft: &mut Draft<'_>,
         drafts: &mut Drafts,
-        (descent, end, other): (&Descent<'_>, End, Option<Vec<u8>>),
+        (descent, end, other): (&Descent<'_>, WortEnd, Option<Vec<u8>>),
         lock: &mut Locked,
     ) -> Result<bool> {
         let digits = self.shared.format.digits;
@@ -178,14 +178,14 @@ impl<F: Fabric> Operation<'_, F> {
                 let digit = |at: usize| digits.edge(other, at);
                 return self.split_above(draft, drafts, (here, parting), digit, lock).await;
             }
-            if let End::Leaf { at, .. } = end {
+            if let WortEnd::Leaf { at, .. } = end {
                 let start = last.map_or(0, |here| here.header.branch() + 1);
                 return self.split_leaf(draft, drafts, (at, start, parting, other), lock).await;
             }
         }
         match (end, last) {
-            (End::Vacant, Some(here)) => self.fill(draft, drafts, (here, &descent.words), lock).await,
-            (End::Diverged(at), Some(here)) if other.is_none() => {
+            (WortEnd::Vacant, Some(here)) => self.fill(draft, drafts, (here, &descent.words), lock).await,
+            (WortEnd::Diverged(at), Some(here)) if other.is_none() => {
                 let digit = |at: usize| here.header.digit(digits, at).unwrap_or(0);
                 self.split_above(draft, drafts, (here, at), digit, lock).await
             }
@@ -259,8 +259,8 @@ impl<F: Fabric> Operation<'_, F> {
 }
 
 /// Returns whether a put is refused where its descent ended, and the key of another's leaf there.
-fn look(end: &End, done: &Batch, condition: Condition<'_>) -> Result<(bool, Option<Vec<u8>>)> {
-    let &End::Leaf { at, read, is_key } = end else { return Ok((!condition.holds_for(None), None)) };
+fn judge_put(end: &WortEnd, done: &Batch, condition: Condition<'_>) -> Result<(bool, Option<Vec<u8>>)> {
+    let &WortEnd::Leaf { at, read, is_key } = end else { return Ok((!condition.holds_for(None), None)) };
     let leaf = leaf::parse_again(at.slot.addr(), done.words(read))?;
     let refused = !condition.holds_for(is_key.then_some(leaf.value));
     Ok((refused, (!is_key).then(|| leaf.key.to_vec())))

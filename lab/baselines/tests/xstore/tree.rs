@@ -132,7 +132,7 @@ fn scans_go_from_node_to_node() {
 }
 
 #[test]
-fn splits_behind_the_image_cost_a_neighbour_or_a_call_and_no_answer() {
+fn splits_after_the_image_cost_a_neighbour_or_a_call_but_no_result() {
     for value_words in [1, 0] {
         let mut bench = Bench::loaded(options(value_words, 1), 600);
         bench.cost();

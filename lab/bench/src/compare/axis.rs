@@ -17,11 +17,12 @@ pub(crate) enum Axis {
     Threads,
     InFlight,
     Theta,
+    Pool,
 }
 
 impl Axis {
     /// All of them, in the order of columns.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Dataset,
         Self::Records,
         Self::ValueBytes,
@@ -30,6 +31,7 @@ impl Axis {
         Self::Threads,
         Self::InFlight,
         Self::Theta,
+        Self::Pool,
     ];
 
     /// Returns the name in tables and plots.
@@ -43,6 +45,7 @@ impl Axis {
             Self::Threads => "threads",
             Self::InFlight => "in flight",
             Self::Theta => "Zipf",
+            Self::Pool => "pool",
         }
     }
 
@@ -57,12 +60,13 @@ impl Axis {
             Self::Threads => "threads",
             Self::InFlight => "in-flight",
             Self::Theta => "zipf",
+            Self::Pool => "pool",
         }
     }
 
     /// Returns whether its values have an order, so that a line between two is meaningful.
     pub(crate) fn is_ordered(self) -> bool {
-        self != Self::Dataset
+        !matches!(self, Self::Dataset | Self::Pool)
     }
 
     /// Returns whether it is the load on an index.
@@ -81,6 +85,7 @@ impl Axis {
             Self::Threads => configuration.threads.to_string(),
             Self::InFlight => configuration.in_flight.to_string(),
             Self::Theta => Theta(configuration.theta).to_string(),
+            Self::Pool => in_short(&configuration.pool),
         }
     }
 
@@ -93,6 +98,12 @@ impl Axis {
     pub(crate) fn varying(measurements: &[Measurement]) -> Vec<Self> {
         Self::ALL.into_iter().filter(|axis| axis.places(measurements).len() > 1).collect()
     }
+}
+
+/// Returns the kind of a pool; the full description of a model would fill a page.
+fn in_short(pool: &str) -> String {
+    let parts: Vec<&str> = pool.split(',').take(3).collect();
+    if pool.matches(',').count() > 2 { format!("{}…", parts.join(",")) } else { pool.to_owned() }
 }
 
 /// Returns each item once, in the order of first occurrence.

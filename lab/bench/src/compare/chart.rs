@@ -1,9 +1,11 @@
 //! A chart as SVG: grouped bars, lines over steps, or points. The legend is next to the plot, never
-//! over it; the conditions of the measurements are below the title.
+//! over it; the conditions of the measurements are below the title. Values that a paper states are
+//! drawn as filled markers with their number, and the legend has their source.
 //!
 //! Each series has its own colour and marker, so that a hidden marker is still recognizable by its
 //! outline; all have the same size. Lines connect only points on an ordered scale.
 
+use super::axis::distinct;
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
@@ -84,6 +86,19 @@ pub(crate) struct Series {
     pub(crate) absent: Option<String>,
 }
 
+/// A value that was not measured here, such as one that a paper states.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Mark {
+    /// The series that it is compared with.
+    pub(crate) series: String,
+    /// `None` for a value that holds for no particular x, such as the peak of a curve; it is drawn
+    /// as a line.
+    pub(crate) x: Option<f64>,
+    pub(crate) y: f64,
+    /// The paper's section that states it, for the legend.
+    pub(crate) source: String,
+}
+
 /// An axis with its title.
 #[derive(Clone, Debug)]
 pub(crate) struct Scale {
@@ -105,6 +120,7 @@ pub(crate) struct Chart {
     /// Names of the steps; none with [`Shape::Points`].
     pub(crate) steps: Vec<String>,
     pub(crate) series: Vec<Series>,
+    pub(crate) marks: Vec<Mark>,
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -139,6 +155,7 @@ impl Chart {
         for (number, series) in self.series.iter().enumerate() {
             self.draw_series(&left, &mut plot, number, &series.points)?;
         }
+        self.marks.iter().try_for_each(|mark| self.draw_mark(&left, &mut plot, mark))?;
         self.draw_legend(&legend)
     }
 
@@ -177,7 +194,7 @@ impl Chart {
         number: usize,
         points: &[(f64, f64)],
     ) -> Drawn {
-        let colour = COLOURS[number % COLOURS.len()];
+        let colour = colour(number);
         if self.shape == Shape::Bars {
             return self.draw_bars(plot, number, points, colour);
         }
@@ -186,24 +203,55 @@ impl Chart {
             plot.draw_series(LineSeries::new(moved.iter().copied(), colour.stroke_width(2)))?;
         }
         let shown = moved.iter().filter(|point| point.1.is_finite());
-        shown.map(|point| pixel(area, plot, *point)).try_for_each(|at| area.draw(&marker(number, at, colour)))
+        shown
+            .map(|point| pixel(area, plot, *point))
+            .try_for_each(|at| area.draw(&outline(number, at, colour)))
     }
 
-    /// Draws the names of all series, with the reason for each that has no points.
+    /// Draws a stated value: a filled marker of its series, or a line in its colour, and the number.
+    fn draw_mark(&self, area: &Area<'_>, plot: &mut Plot<'_, '_>, mark: &Mark) -> Drawn {
+        let number = self.series.iter().position(|series| series.name == mark.series).unwrap_or_default();
+        let x = match mark.x {
+            Some(x) if self.shape == Shape::Bars => self.bar(number, x) + self.bar_width() / 2.0,
+            Some(x) => self.middle(x),
+            None => {
+                let ends = [(0.0, mark.y), (self.reach().0, mark.y)];
+                plot.draw_series(DashedLineSeries::new(ends, 6, 4, colour(number).stroke_width(1)))?;
+                0.0
+            }
+        };
+        let at = pixel(area, plot, (x, mark.y));
+        if mark.x.is_some() {
+            area.draw(&Polygon::new(corners(number, at), colour(number).filled()))?;
+            area.draw(&outline(number, at, BLACK))?;
+        }
+        let beside = (at.0 + RADIUS + 3, at.1 - RADIUS - 8);
+        area.draw(&Text::new(self.y.unit.tick(mark.y), beside, ("sans-serif", 11)))
+    }
+
+    /// Draws the names of all series, with the reason for each that has no points, and the sources
+    /// of the stated values.
     fn draw_legend(&self, area: &Area<'_>) -> Drawn {
         let small = ("sans-serif", 11).into_font().color(&BLACK.mix(0.65));
         let mut y = 14;
         for (number, series) in self.series.iter().enumerate() {
-            let colour = COLOURS[number % COLOURS.len()];
             if self.shape == Shape::Bars {
-                area.draw(&Rectangle::new([(6, y), (18, y + 12)], colour.filled()))?;
+                area.draw(&Rectangle::new([(6, y), (18, y + 12)], colour(number).filled()))?;
             } else {
-                area.draw(&marker(number, (12, y + 6), colour))?;
+                area.draw(&outline(number, (12, y + 6), colour(number)))?;
             }
             area.draw(&Text::new(series.name.clone(), (24, y), ("sans-serif", 13)))?;
             y += 20;
             for line in series.absent.iter().flat_map(|why| wrapped(why, LEGEND_CHARS)) {
                 area.draw(&Text::new(line, (24, y - 3), small.clone()))?;
+                y += LINE;
+            }
+        }
+        let sources = distinct(self.marks.iter().map(|mark| (mark.x.is_some(), &mark.source)));
+        for (has_x, source) in sources {
+            let form = if has_x { "filled" } else { "dashed" };
+            for line in wrapped(&format!("{form}: paper, {source}"), LEGEND_CHARS) {
+                area.draw(&Text::new(line, (6, y), small.clone()))?;
                 y += LINE;
             }
         }
@@ -217,7 +265,10 @@ impl Chart {
 
     /// Returns the largest x and y of the plot.
     fn reach(&self) -> (f64, f64) {
-        let points = || self.series.iter().flat_map(|series| series.points.iter().copied());
+        let points = || {
+            let measured = self.series.iter().flat_map(|series| series.points.iter().copied());
+            measured.chain(self.marks.iter().map(|mark| (mark.x.unwrap_or(0.0), mark.y)))
+        };
         let most = |values: &mut dyn Iterator<Item = f64>| {
             values.filter(|value| value.is_finite()).fold(0.0, f64::max) * 1.08
         };
@@ -239,6 +290,16 @@ impl Chart {
         Ok(())
     }
 
+    /// Returns the width of a bar. A fifth of each step stays free between groups.
+    fn bar_width(&self) -> f64 {
+        0.8 / self.series.len().max(1) as f64
+    }
+
+    /// Returns the left edge of a series' bar.
+    fn bar(&self, number: usize, x: f64) -> f64 {
+        x + 0.1 + number as f64 * self.bar_width()
+    }
+
     fn draw_bars(
         &self,
         plot: &mut Plot<'_, '_>,
@@ -246,9 +307,8 @@ impl Chart {
         points: &[(f64, f64)],
         colour: RGBColor,
     ) -> Drawn {
-        // A fifth of each step stays free between groups.
-        let width = 0.8 / self.series.len().max(1) as f64;
-        let left = |x: f64| x + 0.1 + number as f64 * width;
+        let width = self.bar_width();
+        let left = |x: f64| self.bar(number, x);
         let bars = points
             .iter()
             .filter(|point| point.1.is_finite())
@@ -269,22 +329,36 @@ fn pixel(area: &Area<'_>, plot: &Plot<'_, '_>, point: (f64, f64)) -> (i32, i32) 
     (x - left, y - top)
 }
 
-/// Returns a marker of a series: an outline around white, with a shape for each colour.
-fn marker<'b>(
+/// Returns the colour of a series.
+fn colour(number: usize) -> RGBColor {
+    COLOURS[number % COLOURS.len()]
+}
+
+/// Returns the marker of a series as an outline, with a shape for each colour.
+fn outline<'b>(
     number: usize,
-    (x, y): (i32, i32),
+    at: (i32, i32),
     colour: RGBColor,
 ) -> DynElement<'static, SVGBackend<'b>, (i32, i32)> {
+    if number.is_multiple_of(5) {
+        return Circle::new(at, RADIUS, colour.stroke_width(2)).into_dyn();
+    }
+    let corners = corners(number, at);
+    let closed = corners.iter().chain(corners.first()).copied();
+    PathElement::new(closed.collect::<Vec<_>>(), colour.stroke_width(2)).into_dyn()
+}
+
+/// Returns the corners of a series' marker; for a circle, of the square in it.
+fn corners(number: usize, (x, y): (i32, i32)) -> Vec<(i32, i32)> {
     let r = RADIUS;
-    let corners: Vec<(i32, i32)> = match number % 5 {
-        0 => return Circle::new((x, y), r, colour.stroke_width(2)).into_dyn(),
+    let corners = match number % 5 {
+        0 => vec![(-r + 1, -r + 1), (r - 1, -r + 1), (r - 1, r - 1), (-r + 1, r - 1)],
         1 => vec![(-r, -r), (r, -r), (r, r), (-r, r)],
         2 => vec![(0, -r - 1), (r + 1, r), (-r - 1, r)],
         3 => vec![(0, -r - 2), (r + 2, 0), (0, r + 2), (-r - 2, 0)],
         _ => vec![(-r - 1, -r), (r + 1, -r), (0, r + 1)],
     };
-    let closed = corners.iter().chain(corners.first()).map(|&(dx, dy)| (x + dx, y + dy));
-    PathElement::new(closed.collect::<Vec<_>>(), colour.stroke_width(2)).into_dyn()
+    corners.into_iter().map(|(dx, dy)| (x + dx, y + dy)).collect()
 }
 
 /// Breaks a text at spaces into lines of at most `chars` characters.
@@ -342,6 +416,7 @@ mod tests {
                 series("fg+", &[(0.0, 4.0), (1.0, 0.0)]),
                 Series { absent: Some("measured at cache 4M only".into()), ..series("art", &[]) },
             ],
+            marks: Vec::new(),
         }
     }
 
@@ -377,6 +452,19 @@ mod tests {
         let (joined, apart) = (lines(Shape::Points { joined: true }), lines(Shape::Points { joined: false }));
         assert_eq!(joined, apart.map(|count| count + 1));
         assert_eq!(lines(Shape::Steps), joined);
+    }
+
+    #[test]
+    fn stated_value_is_drawn_with_its_number_and_source() {
+        let mark = |series: &str, x| Mark { series: series.into(), x, y: 7.25, source: "section 5.2".into() };
+        for shape in SHAPES {
+            let marked = Chart { marks: vec![mark("fg+", Some(1.0))], ..chart(shape) }.svg();
+            assert!(marked.contains("7.25") && marked.contains("filled: paper, section 5.2"));
+            assert_eq!(marked.matches("<polygon").count(), 1, "{marked}");
+            let peak = Chart { marks: vec![mark("dart", None)], ..chart(shape) }.svg();
+            assert!(peak.contains("7.25") && peak.contains("dashed: paper, section 5.2"), "{peak}");
+            assert_eq!(peak.matches("<polygon").count(), 0, "{peak}");
+        }
     }
 
     #[test]

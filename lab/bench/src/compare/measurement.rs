@@ -141,7 +141,7 @@ impl Measurement {
     }
 
     /// Returns whether `other` differs in nothing but the index.
-    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+    pub(crate) fn is_comparable(&self, other: &Self) -> bool {
         let index = other.configuration.index.clone();
         Configuration { index, ..self.configuration.clone() } == other.configuration
     }
@@ -152,7 +152,7 @@ pub(crate) fn relate(measurements: &mut [Measurement]) {
     let related: Vec<(f64, String)> = measurements
         .iter()
         .map(|one| {
-            let baseline = measurements.iter().find(|other| one.is_beside(other)).unwrap_or(one);
+            let baseline = measurements.iter().find(|other| one.is_comparable(other)).unwrap_or(one);
             let ratio = one.figures.ops_per_s / baseline.figures.ops_per_s.max(f64::MIN_POSITIVE);
             (ratio, baseline.configuration.index.clone())
         })

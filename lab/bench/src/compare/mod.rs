@@ -9,7 +9,7 @@
 //! | `server` | the server next to the memory, for indexes that call one |
 //! | `run` | points that share pools, warm-ups, rounds |
 //! | `configuration`, `measurement` | the settings of a measurement and its results |
-//! | `axis`, `tables`, `csv_rows`, `json_rows`, `chart`, `plots`, `page`, `publish` | output: tables, CSV, JSON, pictures, one page with all |
+//! | `axis`, `quantity`, `tables`, `csv_rows`, `json_rows`, `chart`, `plots`, `page`, `publish` | output: tables, CSV, JSON, pictures, one page with all |
 
 mod args;
 mod axis;
@@ -24,6 +24,7 @@ mod page;
 mod plots;
 mod pool_location;
 mod publish;
+mod quantity;
 mod run;
 mod server;
 mod tables;
@@ -37,11 +38,13 @@ pub(crate) use server::{begin, serve};
 pub(crate) use variants::{Adjusts, Demand, Visitor};
 pub use variants::{IndexChoice, VARIANTS, Variant};
 
-pub(crate) use chart::{Chart, Scale, Series, Shape, Unit};
+pub(crate) use chart::{Chart, Mark, Scale, Series, Shape, Unit};
 pub(crate) use configuration::hash;
 pub(crate) use csv_rows::rows;
 pub(crate) use page::About;
+pub(crate) use plots::{Reference, plots_of_figure};
 pub(crate) use publish::{Outputs, Results, publish};
+pub(crate) use quantity::Quantity;
 pub(crate) use tables::{Sheet, by_workload};
 
 use crate::Setting;

@@ -60,8 +60,16 @@ pub(crate) struct Results {
 impl Results {
     /// Returns the results of measurements, with these tables.
     pub(crate) fn of(sheets: Vec<Sheet>, measurements: &[Measurement]) -> Result<Self, BenchError> {
-        let (csv, charts) = (csv_rows::csv(measurements)?, plots(measurements));
-        Ok(Self { sheets, csv, charts, asked: asked_for(measurements) })
+        Self::with_charts(sheets, plots(measurements), measurements)
+    }
+
+    /// Returns the results of measurements, with these tables and plots.
+    pub(crate) fn with_charts(
+        sheets: Vec<Sheet>,
+        charts: Vec<Chart>,
+        measurements: &[Measurement],
+    ) -> Result<Self, BenchError> {
+        Ok(Self { sheets, csv: csv_rows::csv(measurements)?, charts, asked: asked_for(measurements) })
     }
 }
 

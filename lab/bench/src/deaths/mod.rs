@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verdict_follows_from_what_was_measured() {
+    fn verdict_follows_from_the_measurements() {
         let latencies = |us: u64| {
             let mut latencies = Latencies::new();
             latencies.get.record_n(us * 1000, 100).unwrap();

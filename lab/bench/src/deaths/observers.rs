@@ -47,7 +47,7 @@ impl Latencies {
 
 /// The last end of a victim in a block.
 #[derive(Clone, Copy, Debug)]
-struct End {
+struct VictimEnd {
     /// Its number, from 1; 0 before the first.
     number: usize,
     at: Instant,
@@ -55,8 +55,8 @@ struct End {
 
 /// State shared by the observers of a block and the thread that ends the victims.
 pub(super) struct Block {
-    last: RwLock<End>,
-    is_over: AtomicBool,
+    last: RwLock<VictimEnd>,
+    has_ended: AtomicBool,
     /// By number of the preceding end: the latencies after it, except the first moments after a
     /// kill.
     turns: Mutex<Vec<Latencies>>,
@@ -69,8 +69,8 @@ pub(super) struct Block {
 impl Block {
     pub(super) fn new(ends: usize, is_disturbed: bool) -> Self {
         Self {
-            last: RwLock::new(End { number: 0, at: Instant::now() }),
-            is_over: AtomicBool::new(false),
+            last: RwLock::new(VictimEnd { number: 0, at: Instant::now() }),
+            has_ended: AtomicBool::new(false),
             turns: Mutex::new(vec![Latencies::new(); ends + 1]),
             early: Mutex::new(Latencies::new()),
             is_disturbed,
@@ -80,13 +80,13 @@ impl Block {
     /// Records that a victim ends now. Returns the time.
     pub(super) fn note_end(&self) -> Instant {
         let mut last = self.last.write().unwrap_or_else(PoisonError::into_inner);
-        *last = End { number: last.number + 1, at: Instant::now() };
+        *last = VictimEnd { number: last.number + 1, at: Instant::now() };
         last.at
     }
 
     /// Makes the observers end.
     pub(super) fn finish(&self) {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.has_ended.store(true, Ordering::Relaxed);
     }
 
     /// Returns the latencies after each end, and those of the first moments after kills. Operations
@@ -119,7 +119,7 @@ impl Block {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let (mut seen, mut early, mut key) = (Latencies::new(), Latencies::new(), Vec::new());
         let mut number = 0;
-        while !self.is_over.load(Ordering::Relaxed) {
+        while !self.has_ended.load(Ordering::Relaxed) {
             dataset.key(rng.random_range(0..records), &mut key);
             let is_get = rng.random_bool(0.5);
             let begin = Instant::now();

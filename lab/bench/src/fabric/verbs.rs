@@ -18,7 +18,7 @@ pub(super) fn measure(load: Load, fabric: &Tcp) -> Result<Rate, FabricError> {
     let run = Run {
         load,
         begin: Instant::now(),
-        is_over: Cell::new(false),
+        has_ended: Cell::new(false),
         done: Cell::new(0),
         latency: RefCell::new(latency),
     };
@@ -35,7 +35,7 @@ pub(super) fn measure(load: Load, fabric: &Tcp) -> Result<Rate, FabricError> {
 struct Run {
     load: Load,
     begin: Instant,
-    is_over: Cell<bool>,
+    has_ended: Cell<bool>,
     done: Cell<u64>,
     latency: RefCell<Histogram<u64>>,
 }
@@ -43,7 +43,7 @@ struct Run {
 impl Run {
     async fn task(&self, task: u64, mut endpoint: impl Endpoint) -> Result<(), FabricError> {
         let mut n = 0_u64;
-        while !self.is_over.get() {
+        while !self.has_ended.get() {
             n += 1;
             let begin = n.is_multiple_of(LATENCY_EVERY).then(Instant::now);
             let offset = (mix64((task << 40) + n) % (REGION_WORDS as u64 * 8)) & !127;
@@ -67,7 +67,7 @@ impl Run {
             if let Some(begin) = begin {
                 self.latency.borrow_mut().saturating_record(begin.elapsed().as_nanos() as u64);
                 if self.begin.elapsed().as_secs_f64() >= self.load.seconds {
-                    self.is_over.set(true);
+                    self.has_ended.set(true);
                 }
             }
         }

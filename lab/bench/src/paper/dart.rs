@@ -3,9 +3,11 @@
 //! of 1 MB unless stated otherwise (section 5.1). Here those shrink with the records.
 
 use super::claim::Claim;
-use super::figure::{Figure, Unheld, counts, modelled};
+use super::figure::{Figure, Unreproducible, counts, modelled};
+use super::point::{At, PaperPoint};
 use super::quantity::{Span, Stated};
 use super::selection::{BYTES_READ, MOPS, P50_US, ROUND_TRIPS, Selection};
+use crate::compare::Quantity;
 use crate::datasets::DatasetSpec::{Email, RandInt};
 use darter_bench::ycsb::Workload::{A, B, C, D, E, Load, U};
 use darter_model::Preset;
@@ -22,41 +24,50 @@ const GIB: f64 = (1_u64 << 30) as f64;
 /// Records in the paper's Table 2.
 const RECORDS: f64 = 60e6;
 
-/// The size of an index in Table 2, and of ours at 60 M records.
+/// The size of an index in Table 2, for which the paper's is that of 60 M records.
 macro_rules! size {
     ($index:literal, $dataset:literal, $gib:literal, $statement:literal) => {
-        Claim {
+        PaperPoint {
             section: "5.7, Table 2",
             statement: $statement,
             stated: Stated::About($gib),
-            ours: |selection| {
-                let each = selection.dataset($dataset).index($index).index_bytes_per_record()?;
-                Some(Span::one(each * RECORDS / GIB))
-            },
+            quantity: Quantity::IndexBytes,
+            unit: GIB / RECORDS,
+            index: $index,
+            workload: "c",
+            at: &[At::Dataset($dataset)],
         }
     };
 }
 
-/// One number of one index.
+/// The cost of a search in one index.
 macro_rules! cost {
-    ($section:literal, $statement:literal, $said:literal, $metric:ident, $index:literal, $dataset:literal) => {
-        Claim {
+    ($section:literal, $statement:literal, $said:literal, $quantity:ident, $index:literal, $dataset:literal) => {
+        PaperPoint {
             section: $section,
             statement: $statement,
             stated: Stated::About($said),
-            ours: |selection| selection.dataset($dataset).index($index).workload("c").one($metric),
+            quantity: Quantity::$quantity,
+            unit: 1.0,
+            index: $index,
+            workload: "c",
+            at: &[At::Dataset($dataset)],
         }
     };
 }
 
 /// One number of Table 1.
 macro_rules! writes {
-    ($statement:literal, $said:literal, $metric:ident, $index:literal, $threads:literal, $theta:literal) => {
-        Claim {
+    ($statement:literal, $said:literal, $quantity:ident, $unit:literal, $index:literal, $threads:literal, $theta:literal) => {
+        PaperPoint {
             section: "2.2, Table 1",
             statement: $statement,
             stated: Stated::About($said),
-            ours: |selection| selection.index($index).threads($threads).theta($theta).one($metric),
+            quantity: Quantity::$quantity,
+            unit: $unit,
+            index: $index,
+            workload: "u",
+            at: &[At::Threads($threads), At::Theta($theta)],
         }
     };
 }
@@ -80,19 +91,13 @@ pub(super) const FIGURES: &[Figure] = &[
             let on = |dataset| counts(scale, &["art", "dart"], dataset, &[C]).with_thetas(&[0.0]);
             vec![on(&RandInt), on(&Email)]
         },
-        claims: &[
-            cost!(
-                "2.2",
-                "a search in ART takes 5 round trips on randint",
-                5.0,
-                ROUND_TRIPS,
-                "art",
-                "randint"
-            ),
-            cost!("2.2", "and reads 6.5 KB, 6500 bytes", 6500.0, BYTES_READ, "art", "randint"),
-            cost!("2.2", "on email it takes 14.4 round trips", 14.4, ROUND_TRIPS, "art", "email"),
-            cost!("2.2", "and reads 7.7 KB, 7700 bytes", 7700.0, BYTES_READ, "art", "email"),
+        points: &[
+            cost!("2.2", "a search in ART takes 5 round trips on randint", 5.0, RoundTrips, "art", "randint"),
+            cost!("2.2", "and reads 6.5 KB, 6500 bytes", 6500.0, BytesRead, "art", "randint"),
+            cost!("2.2", "on email it takes 14.4 round trips", 14.4, RoundTrips, "art", "email"),
+            cost!("2.2", "and reads 7.7 KB, 7700 bytes", 7700.0, BytesRead, "art", "email"),
         ],
+        claims: &[],
     },
     Figure {
         name: "dart-table1",
@@ -107,15 +112,25 @@ pub(super) const FIGURES: &[Figure] = &[
                     .with_thetas(&[0.0, 0.99]),
             ]
         },
+        points: &[
+            writes!(
+                "with locks, 168 threads write 4.7 Mops, uniformly",
+                4.7,
+                Throughput,
+                1e6,
+                "art+locked",
+                168,
+                0.0
+            ),
+            writes!("without locks 5.2 Mops", 5.2, Throughput, 1e6, "art+unlocked", 168, 0.0),
+            writes!("under Zipf's law 1.4 Mops with locks", 1.4, Throughput, 1e6, "art+locked", 168, 0.99),
+            writes!("and 5.2 Mops without", 5.2, Throughput, 1e6, "art+unlocked", 168, 0.99),
+            writes!("one thread's write takes 16.8 µs with locks", 16.8, P50, 1.0, "art+locked", 1, 0.0),
+            writes!("and 12.9 µs without", 12.9, P50, 1.0, "art+unlocked", 1, 0.0),
+            writes!("under Zipf's law 16.8 µs with locks", 16.8, P50, 1.0, "art+locked", 1, 0.99),
+            writes!("and 13.0 µs without", 13.0, P50, 1.0, "art+unlocked", 1, 0.99),
+        ],
         claims: &[
-            writes!("with locks, 168 threads write 4.7 Mops, uniformly", 4.7, MOPS, "art+locked", 168, 0.0),
-            writes!("without locks 5.2 Mops", 5.2, MOPS, "art+unlocked", 168, 0.0),
-            writes!("under Zipf's law 1.4 Mops with locks", 1.4, MOPS, "art+locked", 168, 0.99),
-            writes!("and 5.2 Mops without", 5.2, MOPS, "art+unlocked", 168, 0.99),
-            writes!("one thread's write takes 16.8 µs with locks", 16.8, P50_US, "art+locked", 1, 0.0),
-            writes!("and 12.9 µs without", 12.9, P50_US, "art+unlocked", 1, 0.0),
-            writes!("under Zipf's law 16.8 µs with locks", 16.8, P50_US, "art+locked", 1, 0.99),
-            writes!("and 13.0 µs without", 13.0, P50_US, "art+unlocked", 1, 0.99),
             Claim {
                 section: "2.2",
                 statement: "locks slow skewed writes down 3.71 times",
@@ -145,6 +160,7 @@ pub(super) const FIGURES: &[Figure] = &[
                 modelled(scale, Preset::Dart, &["dart+frugal", "dart", "smart"], &Email, &workloads),
             ]
         },
+        points: &[],
         claims: &[
             Claim {
                 section: "5.2",
@@ -192,19 +208,20 @@ pub(super) const FIGURES: &[Figure] = &[
                 counts(scale, ON_STRINGS, &Email, &workloads),
             ]
         },
-        claims: &[
+        points: &[
             cost!(
                 "2.3",
                 "SMART takes 3.9 round trips a search on randint",
                 3.9,
-                ROUND_TRIPS,
+                RoundTrips,
                 "smart",
                 "randint"
             ),
-            cost!("2.3", "and reads 3.7 KB, 3700 bytes", 3700.0, BYTES_READ, "smart", "randint"),
-            cost!("2.3", "on email 7.9 round trips", 7.9, ROUND_TRIPS, "smart", "email"),
-            cost!("2.3", "and 2.0 KB, 2000 bytes", 2000.0, BYTES_READ, "smart", "email"),
+            cost!("2.3", "and reads 3.7 KB, 3700 bytes", 3700.0, BytesRead, "smart", "randint"),
+            cost!("2.3", "on email 7.9 round trips", 7.9, RoundTrips, "smart", "email"),
+            cost!("2.3", "and 2.0 KB, 2000 bytes", 2000.0, BytesRead, "smart", "email"),
         ],
+        claims: &[],
     },
     Figure {
         name: "dart-fig8",
@@ -215,6 +232,7 @@ pub(super) const FIGURES: &[Figure] = &[
             let on = |dataset| modelled(scale, Preset::Dart, STEPS, dataset, &workloads);
             vec![on(&RandInt), on(&Email)]
         },
+        points: &[],
         claims: &[
             Claim {
                 section: "5.3",
@@ -280,6 +298,7 @@ pub(super) const FIGURES: &[Figure] = &[
             let on = |dataset| modelled(scale, Preset::Dart, &["dart+powers", "dart"], dataset, &[C]);
             vec![on(&RandInt), on(&Email)]
         },
+        points: &[],
         claims: &[Claim {
             section: "5.3",
             statement: "the adjustment makes searches up to 21% faster, a factor of 1.21",
@@ -292,6 +311,7 @@ pub(super) const FIGURES: &[Figure] = &[
         title: "Range queries",
         differs: "scans of 1 to 100 records, evenly distributed; the paper varies the length; caches shrink with the records",
         comparisons: |scale| vec![modelled(scale, Preset::Dart, ON_INTEGERS, &RandInt, &[E])],
+        points: &[],
         claims: &[
             Claim {
                 section: "5.4",
@@ -315,6 +335,7 @@ pub(super) const FIGURES: &[Figure] = &[
             let caches = [1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26];
             vec![modelled(scale, Preset::Dart, ON_INTEGERS, &RandInt, &[C]).with_caches(&caches)]
         },
+        points: &[],
         claims: &[],
     },
     Figure {
@@ -326,6 +347,7 @@ pub(super) const FIGURES: &[Figure] = &[
             let thetas = [0.0, 0.6, 0.8, 0.9, 0.99];
             vec![modelled(scale, Preset::Dart, ON_INTEGERS, &RandInt, &[A]).with_thetas(&thetas)]
         },
+        points: &[],
         claims: &[Claim {
             section: "5.5",
             statement: "DART is 1.6 to 5.7 times as fast as the others at every skew",
@@ -342,6 +364,7 @@ pub(super) const FIGURES: &[Figure] = &[
             let threads = [3, 21, 42, 84, 126, 168];
             vec![modelled(scale, Preset::Dart, ON_INTEGERS, &RandInt, &[A]).with_threads(&threads)]
         },
+        points: &[],
         claims: &[],
     },
     Figure {
@@ -354,32 +377,32 @@ pub(super) const FIGURES: &[Figure] = &[
                 counts(scale, ON_STRINGS, &Email, &[C]),
             ]
         },
-        claims: &[
-            Claim {
-                section: "5.7, Table 2",
-                statement: "keys and values take 7.15 GiB, at 128 bytes a record",
-                stated: Stated::About(7.15),
-                ours: |selection| {
-                    let each = selection.dataset("randint").index("dart").kv_bytes_per_record()?;
-                    Some(Span::one(each * RECORDS / GIB))
-                },
-            },
+        points: &[
             size!("dart", "randint", 0.86, "DART's index takes 0.86 GiB on randint"),
             size!("dart", "email", 1.44, "and 1.44 GiB on email"),
             size!("smart", "randint", 17.86, "SMART's takes 17.86 GiB on randint"),
             size!("smart", "email", 27.51, "and 27.51 GiB on email"),
             size!("sherman+pointers", "randint", 1.63, "Sherman's takes 1.63 GiB on randint"),
         ],
+        claims: &[Claim {
+            section: "5.7, Table 2",
+            statement: "keys and values take 7.15 GiB, at 128 bytes a record",
+            stated: Stated::About(7.15),
+            ours: |selection| {
+                let each = selection.dataset("randint").index("dart").kv_bytes_per_record()?;
+                Some(Span::one(each * RECORDS / GIB))
+            },
+        }],
     },
 ];
 
-pub(super) const UNHELD: &[Unheld] = &[
-    Unheld {
+pub(super) const UNREPRODUCIBLE: &[Unreproducible] = &[
+    Unreproducible {
         name: "dart-fig9",
         title: "Buckets of different sizes",
         why: "the size of a bucket is part of the format here: 128 bytes, the paper's choice",
     },
-    Unheld {
+    Unreproducible {
         name: "dart-fig10",
         title: "Inserts with updates of the skip table on and off",
         why: "they cannot be turned off: it is kept up by every split and switch",

@@ -1,6 +1,7 @@
 //! A figure or table of a paper: the runs that reproduce it, and the numbers that its text gives.
 
 use super::claim::Claim;
+use super::point::PaperPoint;
 use crate::compare::{Comparison, IndexChoice, PoolLocation, Theta};
 use crate::datasets::DatasetSpec;
 use darter::ByteSize;
@@ -27,12 +28,14 @@ pub(crate) struct Figure {
     pub(crate) differs: &'static str,
     /// The runs.
     pub(crate) comparisons: fn(&Scale) -> Vec<Comparison>,
-    /// The numbers that the text gives.
+    /// The points of its plots that the text or a table states.
+    pub(crate) points: &'static [PaperPoint],
+    /// The other numbers that the text gives.
     pub(crate) claims: &'static [Claim],
 }
 
 /// A figure that cannot be reproduced here.
-pub(crate) struct Unheld {
+pub(crate) struct Unreproducible {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     pub(crate) why: &'static str,

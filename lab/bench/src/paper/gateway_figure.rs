@@ -5,12 +5,12 @@
 //! to receiving its reply is measured, on the loopback device; the time that slower memory adds is
 //! modelled from the lines.
 
-use super::claim::{Claim, distances};
+use super::claim::{Claim, chart, sheet};
 use super::figure::Scale;
-use super::held::{Held, Holdable, Synopsis};
 use super::line_cache::LineCache;
 use super::line_study::{DESIGNS, Latencies, LineCounts, cache_lines, validate};
 use super::quantity::Span;
+use super::reproduction::{Reproducible, Reproduction, Synopsis};
 use crate::Setting;
 use crate::compare::{Results, Sheet, hash, rows};
 use darter::engine::{self, AnyIndex, Engine, StoreFabric};
@@ -98,7 +98,7 @@ impl Rows {
     }
 }
 
-impl Holdable for GatewayFigure {
+impl Reproducible for GatewayFigure {
     fn synopsis(&self, _scale: &Scale) -> Synopsis {
         Synopsis {
             name: self.name,
@@ -113,7 +113,7 @@ impl Holdable for GatewayFigure {
         validate(scale)
     }
 
-    fn hold(&self, scale: &Scale, setting: &Setting) -> Result<Held, BenchError> {
+    fn reproduce(&self, scale: &Scale, setting: &Setting) -> Result<Reproduction, BenchError> {
         let progress = Progress::hidden(&setting.stop);
         let mut all = Vec::new();
         for (index, design) in DESIGNS {
@@ -128,10 +128,11 @@ impl Holdable for GatewayFigure {
             scale.ops,
             scale.seed
         );
+        let stated = self.rows(&rows);
         let results = Results {
-            sheets: vec![distances(self.claims, true, |ours| ours(&rows)), sheet(&rows)],
+            sheets: vec![sheet(&stated, true), sheet_of_requests(&rows)],
             csv: self::rows(rows.0.iter())?,
-            charts: Vec::new(),
+            charts: chart(self.name, &stated, 1).into_iter().collect(),
             asked: hash(&settings),
         };
         let what = format!(
@@ -145,17 +146,24 @@ impl Holdable for GatewayFigure {
                      processors. Lines are counted by one connection on a tree of its own; what they take at each \
                      latency is modelled, with a cache as in wort-table1."
             .to_owned();
-        Ok(Held { modelled: true, what: vec![what, model], results })
+        Ok(Reproduction { modelled: true, what: vec![what, model], results })
     }
 
     #[cfg(test)]
-    fn words(&self) -> super::held::Words {
-        super::held::Words::of(self.differs, self.claims, |ours| ours(&Rows(Vec::new())))
+    fn words(&self) -> super::reproduction::Words {
+        super::reproduction::Words { differs: self.differs, rows: self.rows(&Rows(Vec::new())) }
+    }
+}
+
+impl GatewayFigure {
+    /// Returns the paper's numbers and ours.
+    fn rows(&self, rows: &Rows) -> Vec<super::claim::Row> {
+        self.claims.iter().map(|claim| claim.row(|ours| ours(rows))).collect()
     }
 }
 
 /// The table: counts first.
-fn sheet(rows: &Rows) -> Sheet {
+fn sheet_of_requests(rows: &Rows) -> Sheet {
     let mut sheet = Sheet::new(
         "Requests; the tree's part is modelled, at 100 and at 300 ns a line",
         &[

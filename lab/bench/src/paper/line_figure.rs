@@ -1,13 +1,13 @@
 //! A figure of WORT's paper: the measured operations, the latencies of memory, and the presentation
 //! of the results.
 
-use super::claim::{Claim, distances};
+use super::claim::{self, Claim};
 use super::figure::Scale;
-use super::held::{Held, Holdable, Synopsis};
 use super::line_study::{DESIGNS, HIT_NS, Keys, Latencies, Operation, REST_NS, Studied, study, validate};
-use super::quantity::Span;
+use super::quantity::{Span, Stated};
+use super::reproduction::{Reproducible, Reproduction, Synopsis};
 use crate::Setting;
-use crate::compare::{Chart, Results, Scale as Axis, Series, Shape, Sheet, Unit, hash, rows};
+use crate::compare::{Chart, Mark, Results, Scale as Axis, Series, Shape, Sheet, Unit, hash, rows};
 use darter_bench::BenchError;
 use darter_bench::progress::Progress;
 use darter_fabric::counted;
@@ -16,11 +16,74 @@ use serde::Serialize;
 /// The name and version of the settings that the hash is of.
 const FORM: &str = "darter-paper-lines/1";
 
-/// A number of a row.
-type OfRow = fn(&Row) -> f64;
-
 /// Computes our number.
 pub(super) type Ours = fn(&Rows) -> Option<Span>;
+
+/// A quantity that plots show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LineQuantity {
+    Read,
+    Missed,
+    Flushed,
+    Depth,
+    Ns,
+}
+
+impl LineQuantity {
+    const ALL: [Self; 5] = [Self::Read, Self::Missed, Self::Flushed, Self::Depth, Self::Ns];
+
+    /// Returns the name in file names, and the one in titles.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Read => ("lines-read", "lines read"),
+            Self::Missed => ("lines-missed", "lines missed, modelled"),
+            Self::Flushed => ("lines-flushed", "lines flushed"),
+            Self::Depth => ("depth", "nodes above a leaf"),
+            Self::Ns => ("ns", "ns, modelled"),
+        }
+    }
+
+    fn of(self, row: &Row) -> f64 {
+        match self {
+            Self::Read => row.lines_read,
+            Self::Missed => row.lines_missed,
+            Self::Flushed => row.lines_flushed,
+            Self::Depth => row.depth,
+            Self::Ns => row.ns,
+        }
+    }
+}
+
+/// A point of a plot that the paper's text or a table states, at the figure's first latencies.
+pub(super) struct LinePoint {
+    /// The section or table that states it.
+    pub(super) section: &'static str,
+    /// The statement in our words, with the number as the paper prints it.
+    pub(super) statement: &'static str,
+    pub(super) value: f64,
+    pub(super) quantity: LineQuantity,
+    pub(super) operation: &'static str,
+    pub(super) index: &'static str,
+    pub(super) keys: &'static str,
+}
+
+impl LinePoint {
+    fn row(&self, rows: &Rows) -> claim::Row {
+        let mut own = rows.of(self.operation, self.index).filter(|row| row.keys == self.keys);
+        let ours = own.next().map(|row| Span::one(self.quantity.of(row)));
+        let stated = Stated::About(self.value);
+        claim::Row { statement: self.statement, section: self.section, stated, ours }
+    }
+
+    fn mark(&self) -> Mark {
+        Mark {
+            series: self.index.to_owned(),
+            x: Keys::ALL.iter().position(|keys| keys.name() == self.keys).map(|at| at as f64),
+            y: self.value,
+            source: format!("section {}", self.section),
+        }
+    }
+}
 
 /// A figure or table that can be reproduced here.
 pub(super) struct LineFigure {
@@ -34,7 +97,9 @@ pub(super) struct LineFigure {
     pub(super) operations: &'static [Operation],
     /// The latencies, those of the paper's own memory first.
     pub(super) latencies: &'static [Latencies],
-    /// The numbers that the text gives.
+    /// The points of its plots that the text or a table states.
+    pub(super) points: &'static [LinePoint],
+    /// The other numbers that the text gives.
     pub(super) claims: &'static [Claim<Ours>],
 }
 
@@ -109,21 +174,16 @@ impl Rows {
     ) -> impl Iterator<Item = &Row> + Clone {
         self.0.iter().filter(move |row| row.operation == operation && row.latencies() == (read_ns, write_ns))
     }
-
-    /// Returns a number of one index with keys of one distribution.
-    pub(super) fn one(&self, operation: &str, index: &str, keys: &str, of: fn(&Row) -> f64) -> Option<Span> {
-        self.of(operation, index).find(|row| row.keys == keys).map(|row| Span::one(of(row)))
-    }
 }
 
-impl Holdable for LineFigure {
+impl Reproducible for LineFigure {
     fn synopsis(&self, _scale: &Scale) -> Synopsis {
         Synopsis {
             name: self.name,
             title: self.title,
             clock: "modelled; counts of lines are exact",
             indexes: DESIGNS.map(|(name, _)| name).to_vec(),
-            numbers: self.claims.len(),
+            numbers: self.points.len() + self.claims.len(),
         }
     }
 
@@ -131,19 +191,20 @@ impl Holdable for LineFigure {
         validate(scale)
     }
 
-    fn hold(&self, scale: &Scale, setting: &Setting) -> Result<Held, BenchError> {
+    fn reproduce(&self, scale: &Scale, setting: &Setting) -> Result<Reproduction, BenchError> {
         let studied = study(self.operations, scale, &Progress::hidden(&setting.stop))?;
         let at = |one: &Studied| {
             let row = |&latencies: &Latencies| Row::of(one, latencies, scale);
             self.latencies.iter().map(row).collect::<Vec<_>>()
         };
         let rows = Rows(studied.iter().flat_map(at).collect());
-        let mut sheets = vec![distances(self.claims, true, |ours| ours(&rows))];
+        let stated = self.stated(&rows);
+        let mut sheets = vec![claim::sheet(&stated, true)];
         sheets.extend(self.operations.iter().map(|operation| self.sheet(&operation.name(), &rows)));
         let results = Results {
             sheets,
             csv: self::rows(rows.0.iter())?,
-            charts: self.charts(&rows, scale),
+            charts: self.charts(&rows, &stated, scale),
             asked: hash(&self.settings(scale)),
         };
         let what = format!(
@@ -153,12 +214,12 @@ impl Holdable for LineFigure {
             counted(scale.ops, "search"),
             self.differs
         );
-        Ok(Held { modelled: true, what: vec![what, model()], results })
+        Ok(Reproduction { modelled: true, what: vec![what, model()], results })
     }
 
     #[cfg(test)]
-    fn words(&self) -> super::held::Words {
-        super::held::Words::of(self.differs, self.claims, |ours| ours(&Rows(Vec::new())))
+    fn words(&self) -> super::reproduction::Words {
+        super::reproduction::Words { differs: self.differs, rows: self.stated(&Rows(Vec::new())) }
     }
 }
 
@@ -166,7 +227,7 @@ impl Holdable for LineFigure {
 fn model() -> String {
     format!(
         "Lines of 64 bytes are counted, times are modelled. An operation takes the write latency for each line that it \
-         flushes; for each line that it looks at the read latency if the cache does not have it, else {HIT_NS} ns; and \
+         flushes; for each line that it reads, the read latency if the cache does not have it, else {HIT_NS} ns; and \
          {REST_NS} ns for the rest. The cache has 15 MB for 128 million records, as the paper's machine, and as much less \
          for fewer; the least recently used line makes room, and CLFLUSH takes its line out. `uncached` is the same \
          without a cache. Left out are what a processor overlaps, prefetches and translates, sets and other levels of \
@@ -175,6 +236,12 @@ fn model() -> String {
 }
 
 impl LineFigure {
+    /// Returns the paper's numbers and ours: the points, then the claims.
+    fn stated(&self, rows: &Rows) -> Vec<claim::Row> {
+        let points = self.points.iter().map(|point| point.row(rows));
+        points.chain(self.claims.iter().map(|claim| claim.row(|ours| ours(rows)))).collect()
+    }
+
     /// Returns the settings that determine the results.
     fn settings(&self, scale: &Scale) -> String {
         let operations: Vec<String> = self.operations.iter().map(|operation| operation.name()).collect();
@@ -224,67 +291,73 @@ impl LineFigure {
         }
     }
 
-    fn charts(&self, rows: &Rows, scale: &Scale) -> Vec<Chart> {
+    fn charts(&self, rows: &Rows, stated: &[claim::Row], scale: &Scale) -> Vec<Chart> {
         let conditions = format!(
             "{} · seed {} · darter {}",
             counted(scale.records, "record"),
             scale.seed,
             env!("CARGO_PKG_VERSION")
         );
+        let conditions = conditions.replace(' ', "\u{a0}").replace("\u{a0}·\u{a0}", " · ");
         let mut charts = Vec::new();
         for operation in self.operations.iter().map(|operation| operation.name()) {
-            let named = operation.replace(' ', "-");
-            let quantities: [(&str, &str, OfRow); 3] = [
-                ("lines-read", "lines read", |row| row.lines_read),
-                ("lines-flushed", "lines flushed", |row| row.lines_flushed),
-                ("ns", "ns, modelled", |row| row.ns),
-            ];
-            for (name, title, of) in quantities {
-                let steps = Keys::ALL.map(|keys| keys.name().to_owned()).to_vec();
-                let series = |index: &'static str| {
-                    let first = self.latencies[0];
-                    let own = rows.at(&operation, first.read, first.write).filter(|row| row.index == index);
-                    own.map(of).enumerate().map(|(at, value)| (at as f64, value)).collect()
-                };
-                charts.push(chart(
-                    (format!("{named}-{name}"), format!("{operation}: {title}"), &conditions),
-                    ("keys", title),
-                    (Shape::Bars, steps),
-                    series,
-                ));
-            }
+            charts.extend(LineQuantity::ALL.map(|of| self.by_keys(rows, &operation, of, &conditions)));
             for keys in Keys::ALL.map(Keys::name).into_iter().filter(|_| self.latencies.len() > 1) {
-                let pair = |each: &Latencies| format!("{}/{}", each.read, each.write);
-                let series = |index: &'static str| {
-                    let own = rows.of(&operation, index).filter(|row| row.keys == keys);
-                    own.enumerate().map(|(at, row)| (at as f64, row.ns)).collect()
-                };
-                charts.push(chart(
-                    (
-                        format!("{named}-{keys}-latencies"),
-                        format!("{operation}, {keys}: ns, modelled"),
-                        &conditions,
-                    ),
-                    ("ns of a read/of a write", "ns, modelled"),
-                    (Shape::Steps, self.latencies.iter().map(pair).collect()),
-                    series,
-                ));
+                charts.push(self.by_latencies(rows, &operation, keys, &conditions));
             }
         }
+        charts.extend(claim::chart(self.name, stated, self.points.len() + 1));
         charts
+    }
+
+    /// Bars for each distribution of keys, at the first latencies.
+    fn by_keys(&self, rows: &Rows, operation: &str, quantity: LineQuantity, conditions: &str) -> Chart {
+        let (name, title) = quantity.names();
+        let first = self.latencies[0];
+        let points = |index: &'static str| {
+            let own = rows.at(operation, first.read, first.write).filter(|row| row.index == index);
+            own.enumerate().map(|(at, row)| (at as f64, quantity.of(row))).collect()
+        };
+        let is_here = |point: &&LinePoint| point.operation == operation && point.quantity == quantity;
+        Chart {
+            name: format!("{}-{name}", operation.replace(' ', "-")),
+            title: format!("{} · {operation}: {title}", self.name),
+            conditions: conditions.to_owned(),
+            x: axis("keys"),
+            y: axis(title),
+            shape: Shape::Bars,
+            steps: Keys::ALL.map(|keys| keys.name().to_owned()).to_vec(),
+            series: series(points),
+            marks: self.points.iter().filter(is_here).map(LinePoint::mark).collect(),
+        }
+    }
+
+    /// A line over the latencies.
+    fn by_latencies(&self, rows: &Rows, operation: &str, keys: &str, conditions: &str) -> Chart {
+        let points = |index: &'static str| {
+            let own = rows.of(operation, index).filter(|row| row.keys == keys);
+            own.enumerate().map(|(at, row)| (at as f64, row.ns)).collect()
+        };
+        let pair = |each: &Latencies| format!("{}/{}", each.read, each.write);
+        Chart {
+            name: format!("{}-{keys}-latencies", operation.replace(' ', "-")),
+            title: format!("{} · {operation}, {keys}: ns, modelled", self.name),
+            conditions: conditions.to_owned(),
+            x: axis("ns of a read/of a write"),
+            y: axis("ns, modelled"),
+            shape: Shape::Steps,
+            steps: self.latencies.iter().map(pair).collect(),
+            series: series(points),
+            marks: Vec::new(),
+        }
     }
 }
 
-/// A chart with a series for each tree.
-fn chart(
-    (name, title, conditions): (String, String, &str),
-    (x, y): (&str, &str),
-    (shape, steps): (Shape, Vec<String>),
-    points: impl Fn(&'static str) -> Vec<(f64, f64)>,
-) -> Chart {
-    let axis = |title: &str| Axis { title: title.to_owned(), unit: Unit::Each };
-    let series =
-        DESIGNS.map(|(index, _)| Series { name: index.to_owned(), points: points(index), absent: None });
-    let conditions = conditions.replace(' ', "\u{a0}").replace("\u{a0}·\u{a0}", " · ");
-    Chart { name, title, conditions, x: axis(x), y: axis(y), shape, steps, series: series.to_vec() }
+fn axis(title: &str) -> Axis {
+    Axis { title: title.to_owned(), unit: Unit::Each }
+}
+
+/// A series for each tree.
+fn series(points: impl Fn(&'static str) -> Vec<(f64, f64)>) -> Vec<Series> {
+    DESIGNS.map(|(index, _)| Series { name: index.to_owned(), points: points(index), absent: None }).to_vec()
 }

@@ -2,7 +2,7 @@
 //! distributions, inserted in random order. The cache lines that operations touch are counted.
 //!
 //! Counts are exact: `record_touches` of the trees reports the lines that an operation reads,
-//! writes and flushes. [`LineCache`] determines which of them a cache would have held; the
+//! writes and flushes. [`LineCache`] determines which of them a cache would contain; the
 //! resulting time is modelled ([`LineCounts::ns`]).
 
 use super::figure::Scale;
@@ -130,15 +130,15 @@ impl LineCounts {
     /// A store does not wait, as in the paper's emulation: the flush of its line does.
     pub(super) fn ns(&self, latencies: Latencies) -> f64 {
         let hits = self.each(self.read - self.read_missed) * HIT_NS;
-        self.each(self.read_missed) * f64::from(latencies.read) + hits + self.ns_beside_reads(latencies)
+        self.each(self.read_missed) * f64::from(latencies.read) + hits + self.ns_without_reads(latencies)
     }
 
     /// Returns the same without a cache.
     pub(super) fn ns_uncached(&self, latencies: Latencies) -> f64 {
-        self.each(self.read) * f64::from(latencies.read) + self.ns_beside_reads(latencies)
+        self.each(self.read) * f64::from(latencies.read) + self.ns_without_reads(latencies)
     }
 
-    fn ns_beside_reads(&self, latencies: Latencies) -> f64 {
+    fn ns_without_reads(&self, latencies: Latencies) -> f64 {
         self.each(self.flushed) * f64::from(latencies.write) + REST_NS
     }
 

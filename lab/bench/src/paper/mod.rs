@@ -1,19 +1,20 @@
 //! The figures and tables of the papers, run here at a scale that fits this machine, next to the
 //! numbers that their texts give.
 //!
-//! A figure is data: the runs, and the numbers that the text gives ([`claim`]), each with its
-//! section and the statement in our words. Times are those of the modelled testbed and are marked
-//! as such; counts do not depend on a clock.
+//! A figure is data: the runs, and the numbers that the text gives ([`claim`]) or that are points of
+//! its plots ([`point`]), each with its section and the statement in our words. Times are those of
+//! the modelled testbed and are marked as such; counts do not depend on a clock.
 
 mod claim;
 mod dart;
 mod figure;
 mod gateway_figure;
-mod held;
 mod line_cache;
 mod line_figure;
 mod line_study;
+mod point;
 mod quantity;
+mod reproduction;
 mod selection;
 mod sherman;
 mod smart;
@@ -24,10 +25,10 @@ use crate::Setting;
 use crate::compare::{self, About, Outputs, Sheet};
 use darter_bench::BenchError;
 use darter_bench::args::parse_count;
-use figure::{Figure, Scale, Unheld};
+use figure::{Figure, Scale, Unreproducible};
 use gateway_figure::GatewayFigure;
-use held::{Holdable, Synopsis};
 use line_figure::LineFigure;
+use reproduction::{Reproducible, Reproduction, Synopsis};
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -66,17 +67,19 @@ pub struct PaperArgs {
 }
 
 /// Every figure that can be reproduced.
-fn figures() -> impl Iterator<Item = &'static dyn Holdable> {
+fn figures() -> impl Iterator<Item = &'static dyn Reproducible> {
     let compared = [dart::FIGURES, smart::FIGURES, sherman::FIGURES, xstore::FIGURES].into_iter().flatten();
-    let compared = compared.map(|figure: &Figure| figure as &dyn Holdable);
-    let lines = wort::FIGURES.iter().map(|figure: &LineFigure| figure as &dyn Holdable);
-    let gateways = wort::BEHIND_GATEWAYS.iter().map(|figure: &GatewayFigure| figure as &dyn Holdable);
+    let compared = compared.map(|figure: &Figure| figure as &dyn Reproducible);
+    let lines = wort::FIGURES.iter().map(|figure: &LineFigure| figure as &dyn Reproducible);
+    let gateways = wort::OVER_GATEWAYS.iter().map(|figure: &GatewayFigure| figure as &dyn Reproducible);
     compared.chain(lines).chain(gateways)
 }
 
 /// Every figure that cannot be reproduced.
-fn unheld() -> impl Iterator<Item = &'static Unheld> {
-    [dart::UNHELD, smart::UNHELD, sherman::UNHELD, xstore::UNHELD].into_iter().flatten()
+fn unreproducible() -> impl Iterator<Item = &'static Unreproducible> {
+    [dart::UNREPRODUCIBLE, smart::UNREPRODUCIBLE, sherman::UNREPRODUCIBLE, xstore::UNREPRODUCIBLE]
+        .into_iter()
+        .flatten()
 }
 
 /// Runs figures of the papers: tables and distances to `out`, and files to a directory.
@@ -99,16 +102,16 @@ pub fn run_paper(args: &PaperArgs, setting: &Setting, out: &mut dyn Write) -> Re
     chosen.iter().try_for_each(|figure| figure.validate(&scale))?;
     fs::create_dir_all(&args.out).map_err(|source| BenchError::File { path: args.out.clone(), source })?;
     for figure in chosen {
-        hold(figure, &scale, args, setting, out)?;
+        reproduce(figure, &scale, args, setting, out)?;
     }
     Ok(())
 }
 
-fn find(name: &str, scale: &Scale) -> Result<&'static dyn Holdable, BenchError> {
+fn find(name: &str, scale: &Scale) -> Result<&'static dyn Reproducible, BenchError> {
     if let Some(found) = figures().find(|figure| figure.synopsis(scale).name == name) {
         return Ok(found);
     }
-    let why = unheld().find(|figure| figure.name == name).map_or_else(
+    let why = unreproducible().find(|figure| figure.name == name).map_or_else(
         || format!("no figure is named `{name}`; `darter-lab paper list` lists them"),
         |figure| format!("{name} cannot be reproduced here: {}", figure.why),
     );
@@ -117,33 +120,33 @@ fn find(name: &str, scale: &Scale) -> Result<&'static dyn Holdable, BenchError> 
 
 /// Returns the list of figures, what each needs, and those that cannot be reproduced.
 fn list(scale: &Scale) -> String {
-    let mut held = Sheet::new(
+    let mut can = Sheet::new(
         "Figures and tables that can be reproduced",
         &["name", "shows", "clock", "indexes", "numbers"],
     );
     for figure in figures() {
         let Synopsis { name, title, clock, indexes, numbers } = figure.synopsis(scale);
-        held.row([name, title, clock, &indexes.join(", "), &numbers.to_string()]);
+        can.row([name, title, clock, &indexes.join(", "), &numbers.to_string()]);
     }
-    let mut not = Sheet::new("Figures and tables that cannot", &["name", "shows", "why not"]);
-    for figure in unheld() {
-        not.row([figure.name, figure.title, figure.why]);
+    let mut cannot = Sheet::new("Figures and tables that cannot", &["name", "shows", "why not"]);
+    for figure in unreproducible() {
+        cannot.row([figure.name, figure.title, figure.why]);
     }
-    format!("{}\n\n{}", held.text(), not.text())
+    format!("{}\n\n{}", can.text(), cannot.text())
 }
 
 /// Runs a figure and compares the results with the paper's text.
-fn hold(
-    figure: &dyn Holdable,
+fn reproduce(
+    figure: &dyn Reproducible,
     scale: &Scale,
     args: &PaperArgs,
     setting: &Setting,
     out: &mut dyn Write,
 ) -> Result<(), BenchError> {
     let Synopsis { name, title, .. } = figure.synopsis(scale);
-    let held = figure.hold(scale, setting)?;
-    let title = format!("{name}: {title}{}", if held.modelled { " (modelled)" } else { "" });
-    let about = About { title, what: held.what, command: &setting.command, modelled: held.modelled };
+    let Reproduction { modelled, what, results } = figure.reproduce(scale, setting)?;
+    let title = format!("{name}: {title}{}", if modelled { " (modelled)" } else { "" });
+    let about = About { title, what, command: &setting.command, modelled };
     let outputs = Outputs {
         csv: Some(args.out.join(format!("{name}.csv"))),
         html: Some(args.out.join(format!("{name}.html"))),
@@ -152,7 +155,7 @@ fn hold(
         first: Some(args.out.join(format!("{name}-paper.csv"))),
     };
     outputs.prepare()?;
-    compare::publish(setting, &about, &held.results, &outputs, out)
+    compare::publish(setting, &about, &results, &outputs, out)
 }
 
 #[cfg(test)]
@@ -164,20 +167,20 @@ mod tests {
     const SMALL: Scale = Scale { records: 1000, ops: 200, rounds: 1, seed: 1 };
 
     #[test]
-    fn every_figure_has_its_own_name_and_can_be_asked_for() {
+    fn figure_has_a_unique_name_and_is_found_by_it() {
         let mut names = HashSet::new();
         for figure in figures() {
             let Synopsis { name, title, indexes, numbers, .. } = figure.synopsis(&SMALL);
             let words = figure.words();
             assert!(names.insert(name), "{name} comes twice");
             assert!(!title.is_empty() && !words.differs.is_empty() && !indexes.is_empty());
-            assert_eq!(words.claims.len(), numbers);
+            assert_eq!(words.rows.len(), numbers);
             assert_eq!(find(name, &SMALL).unwrap().synopsis(&SMALL).title, title);
             figure.validate(&SMALL).unwrap_or_else(|error| panic!("{name}: {error}"));
             let none = Scale { records: 0, ..SMALL };
             assert!(figure.validate(&none).unwrap_err().is_usage(), "{name}");
         }
-        for figure in unheld() {
+        for figure in unreproducible() {
             assert!(names.insert(figure.name), "{} comes twice", figure.name);
             let error = find(figure.name, &SMALL).err().unwrap();
             assert!(error.is_usage() && error.to_string().contains(figure.why), "{error}");
@@ -188,8 +191,9 @@ mod tests {
     }
 
     #[test]
-    fn every_number_says_where_it_stands_and_what_it_is() {
-        for (section, statement, stated) in figures().flat_map(|figure| figure.words().claims) {
+    fn number_is_in_its_statement_and_has_a_section() {
+        for claim::Row { section, statement, stated, .. } in figures().flat_map(|figure| figure.words().rows)
+        {
             assert!(section.starts_with(|c: char| c.is_ascii_digit()), "{statement}");
             let numbers = match stated {
                 Stated::About(one) | Stated::UpTo(one) | Stated::Below(one) => vec![one],
@@ -203,12 +207,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_not_made_up() {
+    fn number_that_was_not_measured_is_blank() {
         for figure in figures() {
-            let (words, name) = (figure.words(), figure.synopsis(&SMALL).name);
-            assert_eq!(words.unmeasured.rows.len(), words.claims.len());
-            let is_blank = |row: &Vec<String>| row[3] == "not measured" && row[4].is_empty();
-            assert!(words.unmeasured.rows.iter().all(is_blank), "{name}");
+            let (rows, name) = (figure.words().rows, figure.synopsis(&SMALL).name);
+            let is_blank = |row: &Vec<String>| row[4] == "not measured" && row[5].is_empty();
+            assert!(claim::sheet(&rows, false).rows.iter().all(is_blank), "{name}");
+            assert!(claim::chart(name, &rows, 1).is_none(), "{name}");
         }
     }
 }

@@ -33,6 +33,26 @@ impl fmt::Display for Stated {
     }
 }
 
+impl Stated {
+    /// Returns the number, or the bound; the upper one of two.
+    pub(crate) fn bound(self) -> f64 {
+        match self {
+            Self::About(value) | Self::UpTo(value) | Self::Between(_, value) | Self::Below(value) => value,
+        }
+    }
+
+    /// Returns the numbers to draw next to ours, each with a label: two if either is a range.
+    pub(crate) fn next_to(self, ours: Span) -> Vec<(&'static str, f64, f64)> {
+        match self {
+            Self::Between(least, most) => vec![(" least", least, ours.least), (" most", most, ours.most)],
+            Self::About(value) if !ours.is_one() => {
+                vec![(" least", value, ours.least), (" most", value, ours.most)]
+            }
+            Self::About(value) | Self::UpTo(value) | Self::Below(value) => vec![("", value, ours.most)],
+        }
+    }
+}
+
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_one() {
@@ -57,8 +77,9 @@ impl Span {
             .reduce(|all, next| Self { least: all.least.min(next.least), most: all.most.max(next.most) })
     }
 
+    /// Returns whether its numbers are printed alike.
     fn is_one(self) -> bool {
-        self.least.to_bits() == self.most.to_bits()
+        number(self.least) == number(self.most)
     }
 
     /// Returns the distance of our number from the stated one: the factor by which the stated one
@@ -70,7 +91,9 @@ impl Span {
             Stated::Between(least, most) => {
                 format!("{} and {}", percent(self.least, least), percent(self.most, most))
             }
-            Stated::Below(bound) => if self.most < bound { "holds" } else { "does not hold" }.to_owned(),
+            Stated::Below(bound) => {
+                if self.most < bound { "reproduced" } else { "not reproduced" }.to_owned()
+            }
         }
     }
 }
@@ -101,6 +124,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn range_is_drawn_as_two_numbers() {
+        let span = Span { least: 1.0, most: 3.0 };
+        assert_eq!(Stated::Between(2.0, 4.0).next_to(span), [(" least", 2.0, 1.0), (" most", 4.0, 3.0)]);
+        assert_eq!(Stated::About(2.0).next_to(span), [(" least", 2.0, 1.0), (" most", 2.0, 3.0)]);
+        assert_eq!(Stated::About(2.0).next_to(Span::one(1.0)), [("", 2.0, 1.0)]);
+        assert_eq!(Stated::UpTo(2.0).next_to(span), [("", 2.0, 3.0)]);
+    }
+
+    #[test]
     fn distances_read_well() {
         assert_eq!(Span::one(3.9).deviation(Stated::About(3.9)), "+0%");
         assert_eq!(Span::one(3.0).deviation(Stated::About(4.0)), "-25%");
@@ -108,8 +140,8 @@ mod tests {
         let span = Span::of([2.0, 1.3, 5.8]).unwrap();
         assert_eq!(span.deviation(Stated::Between(1.3, 5.8)), "+0% and +0%");
         assert_eq!(span.to_string(), "1.3 to 5.8");
-        assert_eq!(Span::one(2.0).deviation(Stated::Below(3.0)), "holds");
-        assert_eq!(Span::one(3.0).deviation(Stated::Below(3.0)), "does not hold");
+        assert_eq!(Span::one(2.0).deviation(Stated::Below(3.0)), "reproduced");
+        assert_eq!(Span::one(3.0).deviation(Stated::Below(3.0)), "not reproduced");
         assert_eq!(Span::of([]), None);
         assert_eq!(Stated::UpTo(23.6).to_string(), "up to 23.6");
         assert_eq!([6500.0, 16.8, 0.39, 0.0012].map(number), ["6500", "16.8", "0.39", "0.0012"]);

@@ -30,8 +30,14 @@ impl<'a> Selection<'a> {
         Self(measurements.iter().collect())
     }
 
-    fn filter(&self, keep: impl Fn(&Measurement) -> bool) -> Self {
+    /// Selects those that `keep` accepts.
+    pub(crate) fn filter(&self, keep: impl Fn(&Measurement) -> bool) -> Self {
         Self(self.0.iter().copied().filter(|one| keep(one)).collect())
+    }
+
+    /// Returns the selected measurements.
+    pub(crate) fn measurements(&self) -> &[&'a Measurement] {
+        &self.0
     }
 
     /// Selects those of an index.
@@ -98,11 +104,6 @@ impl<'a> Selection<'a> {
         (!self.0.is_empty()).then(|| sum / self.0.len() as f64)
     }
 
-    /// Returns [`Selection::mean`] as a span.
-    pub(crate) fn one(&self, metric: Metric) -> Option<Span> {
-        self.mean(metric).map(Span::one)
-    }
-
     /// Returns the ratio of two indexes' peaks.
     pub(crate) fn peak_ratio(&self, metric: Metric, index: &str, other: &str) -> Option<Span> {
         Some(Span::one(self.index(index).peak(metric)? / self.index(other).peak(metric)?))
@@ -112,10 +113,9 @@ impl<'a> Selection<'a> {
     pub(crate) fn ratios(&self, metric: Metric, index: &str, others: &[&str]) -> Option<Span> {
         let own = self.index(index);
         Span::of(own.0.iter().flat_map(|one| {
-            let beside = self
-                .0
-                .iter()
-                .filter(|other| others.contains(&other.configuration.index.as_str()) && one.is_beside(other));
+            let beside = self.0.iter().filter(|other| {
+                others.contains(&other.configuration.index.as_str()) && one.is_comparable(other)
+            });
             beside.map(|other| metric(&one.figures) / metric(&other.figures))
         }))
     }
@@ -123,12 +123,6 @@ impl<'a> Selection<'a> {
     /// Returns by how much an index's mean is above another's.
     pub(crate) fn difference(&self, metric: Metric, index: &str, other: &str) -> Option<Span> {
         Some(Span::one(self.index(index).mean(metric)? - self.index(other).mean(metric)?))
-    }
-
-    /// Returns the bytes of index structure per record.
-    pub(crate) fn index_bytes_per_record(&self) -> Option<f64> {
-        let last = self.0.last()?;
-        Some(last.figures.index_bytes as f64 / last.figures.records_then as f64)
     }
 
     /// Returns the bytes of keys and values per record.

@@ -3,10 +3,11 @@
 //! caches of 600 MB (sections 3 and 5.1).
 
 use super::claim::Claim;
-use super::figure::{Figure, Scale, Unheld, modelled};
+use super::figure::{Figure, Scale, Unreproducible, modelled};
+use super::point::PaperPoint;
 use super::quantity::{Span, Stated};
 use super::selection::{MOPS, Metric, P50_US, P99_US, Selection};
-use crate::compare::{Comparison, PoolLocation};
+use crate::compare::{Comparison, PoolLocation, Quantity};
 use crate::datasets::DatasetSpec::{self, Email, RandInt};
 use darter_bench::ycsb::Workload::{self, A, B, C, D, E, Load};
 use darter_model::ModelSpec;
@@ -42,6 +43,17 @@ fn motivation(scale: &Scale, indexes: &[&str], dataset: &DatasetSpec, workloads:
     let asked = "preset=smart,cn=8,mn=1,shared=0,threads=256,coroutines=1".to_owned();
     let pool = PoolLocation::Model { asked, spec: Box::new(spec) };
     Comparison { pool, ..testbed(scale, indexes, dataset, workloads).with_values(64) }
+}
+
+/// The peak of an index's throughput in workload C.
+const fn peak_of(
+    section: &'static str,
+    statement: &'static str,
+    mops: f64,
+    index: &'static str,
+) -> PaperPoint {
+    let (stated, quantity) = (Stated::About(mops), Quantity::Throughput);
+    PaperPoint { section, statement, stated, quantity, unit: 1e6, index, workload: "c", at: &[] }
 }
 
 /// The peak of SMART's curve in relation to another's.
@@ -118,26 +130,18 @@ pub(super) const FIGURES: &[Figure] = &[
             let caches = [1 << 16, 1 << 20, 1 << 24, 1 << 28];
             vec![motivation(scale, &["sherman", "smart+oop"], &Email, &[C]).with_caches(&caches)]
         },
-        claims: &[
-            Claim {
-                section: "3.1.2",
-                statement: "Sherman does not get beyond 4.17 Mops",
-                stated: Stated::About(4.17),
-                ours: |selection| selection.index("sherman").peak(MOPS).map(Span::one),
-            },
-            Claim {
-                section: "3.1.2",
-                statement: "ART reaches about 45 Mops, which is what the NIC can do",
-                stated: Stated::About(45.0),
-                ours: |selection| selection.index("smart+oop").peak(MOPS).map(Span::one),
-            },
+        points: &[
+            peak_of("3.1.2", "Sherman does not get beyond 4.17 Mops", 4.17, "sherman"),
+            peak_of("3.1.2", "ART reaches about 45 Mops, which is what the NIC can do", 45.0, "smart+oop"),
         ],
+        claims: &[],
     },
     Figure {
         name: "smart-fig4b",
         title: "Updates in place and out of place",
         differs: "SMART with the one and with the other; the paper's clients update different records, ours the same",
         comparisons: |scale| vec![motivation(scale, &["smart+in-place", "smart+oop"], &RandInt, &[A])],
+        points: &[],
         claims: &[Claim {
             section: "3.2",
             statement: "out of place, throughput is 44.5% lower, a factor of 0.56",
@@ -150,14 +154,14 @@ pub(super) const FIGURES: &[Figure] = &[
         title: "Throughput and latency with more and more clients, integer keys",
         differs: "our ART caches nothing, the paper's does; latencies are compared with 896 clients",
         comparisons: |scale| vec![testbed(scale, ALL, &RandInt, &[Load, A, B, C, D]).with_threads(CLIENTS)],
+        points: &[peak_of(
+            "5.2",
+            "SMART reaches 96 Mops in workload C, above what the memory nodes' NICs can do",
+            96.0,
+            "smart",
+        )],
         claims: &[
-            Claim {
-                section: "5.2",
-                statement: "SMART reaches 96 Mops in workload C, above what the memory nodes' NICs can do",
-                stated: Stated::About(96.0),
-                ours: |selection| selection.workload("c").index("smart").peak(MOPS).map(Span::one),
-            },
-            peak!("c", "sherman", 2.8, "2.8 times Sherman in C"),
+            peak!("c", "sherman", 2.8, "SMART has 2.8 times the peak throughput of Sherman in C"),
             peak!("c", "art", 1.2, "1.2 times ART in C"),
             peak!("load", "sherman", 1.6, "1.6 times Sherman in LOAD"),
             peak!("load", "art", 1.5, "1.5 times ART in LOAD"),
@@ -183,6 +187,7 @@ pub(super) const FIGURES: &[Figure] = &[
         differs: "the text gives no numbers for it; keys are e-mail addresses of 18 bytes on average instead of strings of 32; \
                   our ART caches nothing",
         comparisons: |scale| vec![testbed(scale, ALL, &Email, &[Load, A, B, C, D]).with_threads(CLIENTS)],
+        points: &[],
         claims: &[],
     },
     Figure {
@@ -193,6 +198,7 @@ pub(super) const FIGURES: &[Figure] = &[
             let with = |bytes| testbed(scale, ALL, &RandInt, &[E]).with_threads(&[128]).with_values(bytes);
             [8, 64, 256, 1024].map(with).into()
         },
+        points: &[],
         claims: &[Claim {
             section: "5.2",
             statement: "with values above 64 bytes SMART scans faster than Sherman: Sherman has below 1 times its throughput",
@@ -205,6 +211,7 @@ pub(super) const FIGURES: &[Figure] = &[
         title: "SMART's techniques, one by one",
         differs: "our ART caches nothing, the paper's does",
         comparisons: |scale| vec![testbed(scale, STEPS, &RandInt, &[Load, A, B, C]).with_threads(&[384])],
+        points: &[],
         claims: &[
             gain!(
                 "load",
@@ -254,6 +261,7 @@ pub(super) const FIGURES: &[Figure] = &[
             let thetas = [0.5, 0.8, 0.9, 0.99];
             vec![testbed(scale, ALL, &RandInt, &[A]).with_threads(&[256]).with_thetas(&thetas)]
         },
+        points: &[],
         claims: &[
             Claim {
                 section: "5.4",
@@ -283,6 +291,7 @@ pub(super) const FIGURES: &[Figure] = &[
             let with = |bytes| testbed(scale, ALL, &RandInt, &[C]).with_threads(&[256]).with_values(bytes);
             [8, 64, 256, 1024].map(with).into()
         },
+        points: &[],
         claims: &[
             Claim {
                 section: "5.4",
@@ -306,38 +315,38 @@ pub(super) const FIGURES: &[Figure] = &[
     },
 ];
 
-pub(super) const UNHELD: &[Unheld] = &[
-    Unheld {
+pub(super) const UNREPRODUCIBLE: &[Unreproducible] = &[
+    Unreproducible {
         name: "smart-table1",
         title: "Amplification of reads and writes",
         why: "arithmetic on the formats of leaves, all inner nodes being cached; ours are in docs/",
     },
-    Unheld {
+    Unreproducible {
         name: "smart-fig4a",
         title: "Inserts into ART under its locks",
         why: "the text gives no numbers; dart-table1 shows what the locks cost",
     },
-    Unheld {
+    Unreproducible {
         name: "smart-fig4c",
         title: "Redundant reads and writes",
         why: "of bare verbs on an array, with no index",
     },
-    Unheld {
+    Unreproducible {
         name: "smart-fig13",
         title: "Throughput with more and more clients in workload A",
         why: "it is part of smart-fig11",
     },
-    Unheld {
+    Unreproducible {
         name: "smart-fig16",
         title: "Sherman's locks under SMART",
         why: "SMART's leaves lock themselves here; it has no switch for another kind of lock",
     },
-    Unheld {
+    Unreproducible {
         name: "smart-fig17",
         title: "Hits of the cache by its techniques",
         why: "the cache's index and the nodes' sizes have no switches, and the text gives no numbers",
     },
-    Unheld {
+    Unreproducible {
         name: "smart-fig18b",
         title: "Searches with keys of different lengths",
         why: "no dataset here has long keys of one length; `compare --dataset file:PATH` runs on any",

@@ -5,7 +5,7 @@
 
 use super::claim::Claim;
 use super::gateway_figure::{self, GatewayFigure};
-use super::line_figure::{LineFigure, Ours, Row, Rows};
+use super::line_figure::{LineFigure, LinePoint, LineQuantity, Row, Rows};
 use super::line_study::{Latencies, Operation};
 use super::quantity::{Span, Stated};
 
@@ -33,42 +33,45 @@ const RANGES: &[Operation] = &[Operation::Range(1280), Operation::Range(12_800)]
 
 /// Table 1's rows of three numbers, one for each distribution.
 macro_rules! table {
-    ($($operation:literal $number:ident $what:literal {
+    ($($operation:literal $quantity:ident $what:literal {
         $($name:literal $index:literal: $dense:literal $sparse:literal $clustered:literal;)*
     })*) => {
         &[$($(
-            table!(@ $operation, $number, $what, $name, $index, "dense", $dense),
-            table!(@ $operation, $number, $what, $name, $index, "sparse", $sparse),
-            table!(@ $operation, $number, $what, $name, $index, "clustered", $clustered),
+            table!(@ $operation, $quantity, $what, $name, $index, "dense", $dense),
+            table!(@ $operation, $quantity, $what, $name, $index, "sparse", $sparse),
+            table!(@ $operation, $quantity, $what, $name, $index, "clustered", $clustered),
         )*)*]
     };
-    (@ $operation:literal, $number:ident, $what:literal, $name:literal, $index:literal, $keys:literal, $said:literal) => {
-        Claim {
+    (@ $operation:literal, $quantity:ident, $what:literal, $name:literal, $index:literal, $keys:literal, $said:literal) => {
+        LinePoint {
             section: "5.1, Table 1",
             statement: concat!($name, ", ", $keys, ": ", $said, " ", $what),
-            stated: Stated::About($said),
-            ours: |rows| rows.one($operation, $index, $keys, |row| row.$number),
+            value: $said,
+            quantity: LineQuantity::$quantity,
+            operation: $operation,
+            index: $index,
+            keys: $keys,
         }
     };
 }
 
-const TABLE: &[Claim<Ours>] = table! {
-    "insert" lines_missed "LLC misses an insertion" {
+const TABLE: &[LinePoint] = table! {
+    "insert" Missed "LLC misses an insertion" {
         "WORT" "wort": 6.3 7.2 17.0;
         "WOART" "wort+woart": 5.7 7.9 11.2;
         "ART+CoW" "wort+artcow": 5.0 12.7 12.9;
     }
-    "insert" lines_flushed "lines flushed an insertion" {
+    "insert" Flushed "lines flushed an insertion" {
         "WORT" "wort": 2.2 2.4 2.3;
         "WOART" "wort+woart": 2.4 3.5 3.7;
         "ART+CoW" "wort+artcow": 2.4 3.8 3.9;
     }
-    "search" lines_missed "LLC misses a search" {
+    "search" Missed "LLC misses a search" {
         "WORT" "wort": 6.5 7.6 11.5;
         "WOART" "wort+woart": 4.8 7.9 8.9;
         "ART+CoW" "wort+artcow": 3.8 6.2 8.8;
     }
-    "insert" depth "nodes above a leaf" {
+    "insert" Depth "nodes above a leaf" {
         "WORT" "wort": 7.0 7.0 8.2;
         "WOART" "wort+woart": 4.0 4.0 4.2;
         "ART+CoW" "wort+artcow": 4.0 4.0 4.2;
@@ -79,12 +82,12 @@ const TABLE: &[Claim<Ours>] = table! {
 fn ratios<'r>(
     own: impl Iterator<Item = &'r Row>,
     others: &(impl Iterator<Item = &'r Row> + Clone),
-    is_beside: fn(&Row, &Row) -> bool,
+    is_comparable: fn(&Row, &Row) -> bool,
     of: impl Fn(&Row) -> f64,
 ) -> Option<Span> {
     let of = &of;
     Span::of(own.flat_map(|one| {
-        let beside = others.clone().filter(|other| is_beside(one, other));
+        let beside = others.clone().filter(|other| is_comparable(one, other));
         beside.map(move |other| of(one) / of(other))
     }))
 }
@@ -126,7 +129,8 @@ pub(super) const FIGURES: &[LineFigure] = &[
                   bytes at 500 thousand; misses are those of a modelled cache",
         operations: &[Operation::Insert, Operation::Search],
         latencies: DRAM,
-        claims: TABLE,
+        points: TABLE,
+        claims: &[],
     },
     LineFigure {
         name: "wort-fig7",
@@ -134,6 +138,7 @@ pub(super) const FIGURES: &[LineFigure] = &[
         differs: "FPTree, NVTree and wB+Tree are not here",
         operations: &[Operation::Insert],
         latencies: DRAM,
+        points: &[],
         claims: &[Claim {
             section: "5.1",
             statement: "clustered keys take roughly 1.5 times as long as the other two",
@@ -147,6 +152,7 @@ pub(super) const FIGURES: &[LineFigure] = &[
         differs: "the text gives no numbers for it, and not the latencies either; FPTree, NVTree and wB+Tree are not here",
         operations: &[Operation::Insert],
         latencies: RAISED,
+        points: &[],
         claims: &[],
     },
     LineFigure {
@@ -155,6 +161,7 @@ pub(super) const FIGURES: &[LineFigure] = &[
         differs: "FPTree, NVTree and wB+Tree are not here",
         operations: &[Operation::Search],
         latencies: SEARCHES,
+        points: &[],
         claims: &[
             Claim {
                 section: "5.2",
@@ -177,6 +184,7 @@ pub(super) const FIGURES: &[LineFigure] = &[
                   NVTree and wB+Tree, which are not here",
         operations: RANGES,
         latencies: DRAM,
+        points: &[],
         claims: &[],
     },
 ];
@@ -186,7 +194,7 @@ fn slowdown_of_gets(rows: &gateway_figure::Rows) -> Option<Span> {
     Span::of(rows.of("GET").map(gateway_figure::Row::slowdown))
 }
 
-pub(super) const BEHIND_GATEWAYS: &[GatewayFigure] = &[GatewayFigure {
+pub(super) const OVER_GATEWAYS: &[GatewayFigure] = &[GatewayFigure {
     name: "wort-fig11",
     title: "SET and GET of a server over each tree",
     differs: "a gateway instead of Memcached, whose records have heads and whose SETs read before they write; clients on \

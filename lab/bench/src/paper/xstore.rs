@@ -5,10 +5,11 @@
 //! of all inner nodes, the paper's optimum, is `xstore+whole`. eRPC with Masstree is not here.
 
 use super::claim::Claim;
-use super::figure::{Figure, Scale, Unheld, counts, modelled};
+use super::figure::{Figure, Scale, Unreproducible, counts, modelled};
+use super::point::{At, PaperPoint};
 use super::quantity::{Span, Stated};
 use super::selection::{CACHE_USED, MOPS, P50_US, Selection};
-use crate::compare::{Comparison, PoolLocation};
+use crate::compare::{Comparison, PoolLocation, Quantity};
 use crate::datasets::DatasetSpec::{self, Dense, RandInt};
 use darter_bench::ycsb::Workload::{self, A, B, C, D, E, F};
 use darter_model::Preset;
@@ -17,12 +18,13 @@ const ALL: &[&str] = &["xstore", "xstore+server", "xstore+levels", "xstore+whole
 const SERVER: &[&str] = &["xstore+server"];
 /// The other systems of figure 10, except its optimum.
 const OTHERS: &[&str] = &["xstore+server", "xstore+levels"];
-const RIVALS: &[&str] = &["xstore+server", "xstore+levels", "xstore+whole"];
+const WITHOUT_MODELS: &[&str] = &["xstore+server", "xstore+levels", "xstore+whole"];
 /// A cache that holds all models and tables.
 const CACHE: u64 = 256 << 20;
 const VALUE_BYTES: usize = 8;
 /// Client threads of the whole testbed.
 const CLIENTS: usize = 360;
+const TOP_MODEL_BYTES: u64 = 16;
 /// Keys of a sub-model, as XStore trains them.
 const KEYS_EACH: u64 = 200;
 /// Searches of each client machine before the measurement, for each ten records, enough to nearly
@@ -45,20 +47,21 @@ fn alone(comparison: Comparison) -> Comparison {
 
 /// Bytes of the top model and all sub-models of `records` records.
 fn models_bytes(records: u64) -> u64 {
-    16 + 14 * records.div_ceil(KEYS_EACH)
+    TOP_MODEL_BYTES + 14 * records.div_ceil(KEYS_EACH)
 }
 
 /// A throughput under these conditions, with all clients at work.
 macro_rules! mops {
     ($section:literal, $index:literal, $workload:literal, $theta:literal, $said:literal, $statement:literal) => {
-        Claim {
+        PaperPoint {
             section: $section,
             statement: $statement,
             stated: Stated::About($said),
-            ours: |selection| {
-                let all = selection.index($index).workload($workload).threads(CLIENTS);
-                all.theta($theta).peak(MOPS).map(Span::one)
-            },
+            quantity: Quantity::Throughput,
+            unit: 1e6,
+            index: $index,
+            workload: $workload,
+            at: &[At::Threads(CLIENTS), At::Theta($theta)],
         }
     };
 }
@@ -112,7 +115,7 @@ fn left_by_inserts(selection: &Selection<'_>) -> Option<Span> {
 }
 
 /// Memory nodes of this machine, without logs and with them, and many operations in flight.
-fn beside_logs(scale: &Scale) -> Vec<Comparison> {
+fn with_and_without_logs(scale: &Scale) -> Vec<Comparison> {
     let on = |is_logged| Comparison {
         pool: PoolLocation::Tcp { is_logged },
         in_flight: vec![64],
@@ -151,12 +154,12 @@ pub(super) const FIGURES: &[Figure] = &[
                   grows stale; the client that caches no node is not here",
         comparisons: |scale| {
             vec![
-                testbed(scale, RIVALS, &Dense, &[C]).with_thetas(&[0.0]),
-                testbed(scale, RIVALS, &RandInt, &[D]).with_thetas(&[0.0]),
-                alone(testbed(scale, RIVALS, &Dense, &[C]).with_thetas(&[0.0])),
+                testbed(scale, WITHOUT_MODELS, &Dense, &[C]).with_thetas(&[0.0]),
+                testbed(scale, WITHOUT_MODELS, &RandInt, &[D]).with_thetas(&[0.0]),
+                alone(testbed(scale, WITHOUT_MODELS, &Dense, &[C]).with_thetas(&[0.0])),
             ]
         },
-        claims: &[
+        points: &[
             mops!(
                 "3",
                 "xstore+server",
@@ -166,19 +169,21 @@ pub(super) const FIGURES: &[Figure] = &[
                 "a server that is called handles 24 M requests a second"
             ),
             mops!("3", "xstore+levels", "c", 0.0, 14.5, "clients that cache upper levels reach 14.5 M"),
-            mops!("3", "xstore+whole", "c", 0.0, 78.0, "those that cache all 78 M"),
+            mops!("3", "xstore+whole", "c", 0.0, 78.0, "clients that cache all inner nodes reach 78 M"),
+            mops!("3", "xstore+whole", "d", 0.0, 25.0, "with 5% inserts those fall to 25 M"),
+        ],
+        claims: &[
             Claim {
                 section: "3",
-                statement: "which is 3.3 times the server's",
+                statement: "clients that cache all inner nodes have 3.3 times the server's throughput",
                 stated: Stated::About(3.3),
                 ours: |selection| {
                     selection.workload("c").threads(CLIENTS).ratios(MOPS, "xstore+whole", SERVER)
                 },
             },
-            mops!("3", "xstore+whole", "d", 0.0, 25.0, "with 5% inserts they fall to 25 M"),
             Claim {
                 section: "3",
-                statement: "alone, their median latency is 80% above the server's, a factor of 1.8",
+                statement: "one such client alone has a median latency 80% above the server's, a factor of 1.8",
                 stated: Stated::About(1.8),
                 ours: |selection| selection.threads(1).ratios(P50_US, "xstore+whole", SERVER),
             },
@@ -195,9 +200,23 @@ pub(super) const FIGURES: &[Figure] = &[
                 testbed(scale, ALL, &RandInt, &[D, E]).with_thetas(SKEWS),
             ]
         },
-        claims: &[
+        points: &[
             mops!("7.2", "xstore", "c", 0.0, 82.0, "uniform, XStore reads 82 M times a second"),
-            times!("c", 0.0, "xstore+server", 3.7, "3.7 times DrTM-Tree"),
+            mops!("7.8, Table 3", "xstore", "a", 0.0, 41.0, "A runs at 41 M operations a second"),
+            mops!("7.8, Table 3", "xstore", "b", 0.0, 80.0, "B at 80 M"),
+            mops!("7.8, Table 3", "xstore", "d", 0.0, 53.0, "D at 53 M"),
+            mops!("7.2", "xstore", "d", 0.99, 48.0, "D with reads of the latest at 48 M"),
+            mops!("7.8, Table 3", "xstore", "e", 0.0, 10.2, "E at 10.2 M"),
+            mops!("7.8, Table 3", "xstore", "f", 0.0, 36.0, "F at 36 M"),
+        ],
+        claims: &[
+            times!(
+                "c",
+                0.0,
+                "xstore+server",
+                3.7,
+                "uniform, XStore has 3.7 times the throughput of DrTM-Tree in C"
+            ),
             times!("c", 0.0, "xstore+levels", 5.9, "and 5.9 times Cell"),
             times!("c", 0.99, "xstore+server", 2.5, "under Zipf's law 2.5 times DrTM-Tree"),
             times!("c", 0.99, "xstore+levels", 4.6, "and 4.6 times Cell"),
@@ -222,11 +241,6 @@ pub(super) const FIGURES: &[Figure] = &[
             between!("d", 0.0, 2.7, 3.5, "with inserts and uniform reads 2.7 to 3.5 times"),
             between!("d", 0.99, 1.9, 3.2, "with reads of the latest 1.9 to 3.2 times"),
             between!("e", 0.0, 1.4, 1.8, "in scans 1.4 to 1.8 times"),
-            mops!("7.8, Table 3", "xstore", "a", 0.0, 41.0, "A runs at 41 M operations a second"),
-            mops!("7.8, Table 3", "xstore", "b", 0.0, 80.0, "B at 80 M"),
-            mops!("7.8, Table 3", "xstore", "d", 0.0, 53.0, "D at 53 M"),
-            mops!("7.8, Table 3", "xstore", "e", 0.0, 10.2, "E at 10.2 M"),
-            mops!("7.8, Table 3", "xstore", "f", 0.0, 36.0, "F at 36 M"),
         ],
     },
     Figure {
@@ -237,11 +251,12 @@ pub(super) const FIGURES: &[Figure] = &[
         comparisons: |scale| {
             vec![testbed(scale, &["xstore", "xstore+whole"], &RandInt, &[D]).with_thetas(SKEWS)]
         },
-        claims: &[
+        points: &[
             mops!("7.2", "xstore", "d", 0.0, 53.0, "XStore keeps 53 M with uniform reads"),
             mops!("7.2", "xstore", "d", 0.99, 48.0, "and 48 M with reads of the latest"),
             mops!("7.2", "xstore+whole", "d", 0.0, 25.0, "a cache of the whole tree 25 M"),
         ],
+        claims: &[],
     },
     Figure {
         name: "xstore-fig12",
@@ -252,22 +267,26 @@ pub(super) const FIGURES: &[Figure] = &[
             let all = testbed(scale, ALL, &Dense, &[C]).with_thetas(&[0.0]);
             vec![alone(all.clone()), all.with_threads(&[15, 45, 90, 180, CLIENTS])]
         },
-        claims: &[
+        points: &[
             mops!("7.2", "xstore+server", "c", 0.0, 20.0, "a server that is called has its limit at 20 M"),
             mops!("7.2", "xstore", "c", 0.0, 82.0, "XStore reaches 82 M"),
-            Claim {
+            PaperPoint {
                 section: "7.2",
                 statement: "with a median latency of 16 µs",
                 stated: Stated::About(16.0),
-                ours: |selection| selection.index("xstore").threads(CLIENTS).one(P50_US),
-            },
-            Claim {
-                section: "7.2",
-                statement: "alone, one call is faster than two READs: below 1 times the latency",
-                stated: Stated::Below(1.0),
-                ours: |selection| selection.threads(1).ratios(P50_US, "xstore+server", &["xstore"]),
+                quantity: Quantity::P50,
+                unit: 1.0,
+                index: "xstore",
+                workload: "c",
+                at: &[At::Threads(CLIENTS)],
             },
         ],
+        claims: &[Claim {
+            section: "7.2",
+            statement: "alone, one call is faster than two READs: below 1 times the latency",
+            stated: Stated::Below(1.0),
+            ours: |selection| selection.threads(1).ratios(P50_US, "xstore+server", &["xstore"]),
+        }],
     },
     Figure {
         name: "xstore-fig14",
@@ -276,22 +295,20 @@ pub(super) const FIGURES: &[Figure] = &[
                   the paper's are nearly a line. That a sub-model of 200 keys trains in 8 µs, and how expansion goes, needs \
                   a real clock",
         comparisons: |scale| vec![testbed(scale, &["xstore"], &RandInt, &[C, D]).with_thetas(&[0.0])],
-        claims: &[
-            mops!(
-                "7.5",
-                "xstore",
-                "c",
-                0.0,
-                61.0,
-                "without inserts XStore reads 61 M times a second on such keys"
-            ),
-            Claim {
-                section: "7.5",
-                statement: "inserts cost 13% with two threads that train, a factor of 0.87",
-                stated: Stated::About(0.87),
-                ours: left_by_inserts,
-            },
-        ],
+        points: &[mops!(
+            "7.5",
+            "xstore",
+            "c",
+            0.0,
+            61.0,
+            "without inserts XStore reads 61 M times a second on such keys"
+        )],
+        claims: &[Claim {
+            section: "7.5",
+            statement: "inserts cost 13% with two threads that train, a factor of 0.87",
+            stated: Stated::About(0.87),
+            ours: left_by_inserts,
+        }],
     },
     Figure {
         name: "xstore-table3",
@@ -299,7 +316,8 @@ pub(super) const FIGURES: &[Figure] = &[
         differs: "a node on this machine, its server and one client thread share its cores; answers wait for the log here, \
                   where the paper's are sent before it is written, so it costs what the disk takes for a sync (TMPDIR says \
                   which disk)",
-        comparisons: beside_logs,
+        comparisons: with_and_without_logs,
+        points: &[],
         claims: &[
             left!("a", 0.76, "logs leave 31 of 41 M in A, a factor of 0.76"),
             left!("b", 0.97, "78 of 80 M in B, a factor of 0.97"),
@@ -315,19 +333,23 @@ pub(super) const FIGURES: &[Figure] = &[
         differs: "three sizes: the top model alone, all sub-models, everything; OSM's keys are not here, and neither are \
                   more sub-models",
         comparisons: |scale| {
-            let caches = [16, models_bytes(scale.records), CACHE];
+            let caches = [TOP_MODEL_BYTES, models_bytes(scale.records), CACHE];
             let all = testbed(scale, &["xstore", "xstore+whole"], &Dense, &[C]);
             vec![all.with_caches(&caches).with_thetas(SKEWS)]
         },
+        points: &[PaperPoint {
+            section: "7.6",
+            statement: "the top model alone gives about 40 M",
+            stated: Stated::About(40.0),
+            quantity: Quantity::Throughput,
+            unit: 1e6,
+            index: "xstore",
+            workload: "c",
+            at: &[At::CacheBytes(TOP_MODEL_BYTES), At::Theta(0.0)],
+        }],
         claims: &[
             share!(0.0, 0.74, "sub-models alone give 74% of the optimum, a factor of 0.74"),
             share!(0.99, 0.87, "under Zipf's law 87%, a factor of 0.87"),
-            Claim {
-                section: "7.6",
-                statement: "the top model alone gives about 40 M",
-                stated: Stated::About(40.0),
-                ours: |selection| selection.cache(16).index("xstore").theta(0.0).one(MOPS),
-            },
             Claim {
                 section: "7.6",
                 statement: "sub-models take 1% of the memory of all inner nodes, a factor of 0.01",
@@ -341,13 +363,13 @@ pub(super) const FIGURES: &[Figure] = &[
     },
 ];
 
-pub(super) const UNHELD: &[Unheld] = &[
-    Unheld {
+pub(super) const UNREPRODUCIBLE: &[Unreproducible] = &[
+    Unreproducible {
         name: "xstore-fig13",
         title: "Production traces, and more servers",
         why: "the traces are not public, and one server keeps an index here",
     },
-    Unheld {
+    Unreproducible {
         name: "xstore-fig16",
         title: "Values behind pointers, and TPC-C",
         why: "TPC-C needs transactions, which are missing here",

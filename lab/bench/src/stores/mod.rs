@@ -240,7 +240,7 @@ impl Run<'_> {
                 Worker::start(&self.setting.program, &args)
             })
             .collect::<Result<Vec<_>, _>>()?;
-        // The one that will be stopped is not among those that are measured.
+        // The worker that will be stopped is not measured.
         let stopped = if case.one_stopped { workers.pop() } else { None };
         let stopped = stopped.map(|worker| Stopped::after(worker, before_stop)).transpose()?;
         workers.iter_mut().try_for_each(Worker::begin)?;

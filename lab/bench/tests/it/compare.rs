@@ -66,7 +66,7 @@ fn every_index_runs_every_workload() {
 }
 
 #[test]
-fn a_sweep_has_a_row_for_each_point_and_files_for_everybody() {
+fn sweep_has_a_row_for_each_point_and_all_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let words = format!(

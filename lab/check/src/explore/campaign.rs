@@ -143,7 +143,7 @@ pub struct Summary {
     /// The most round trips of one operation, and its verbs, upkeep excluded.
     pub longest_op: (u64, u64),
     /// The same for the other clients' operations in runs in which a client had stopped for ever.
-    pub longest_beside_stopped: (u64, u64),
+    pub longest_while_stopped: (u64, u64),
     /// How often each situation occurred.
     pub situations: BTreeMap<Situation, u64>,
     /// Pairs of situations that occurred one after the other in some run.
@@ -170,8 +170,8 @@ impl Summary {
         outcome.met.iter().for_each(|(what, count)| *self.met.entry(what).or_default() += count);
         self.longest_history = self.longest_history.max(outcome.history.len() as u64);
         self.longest_op = self.longest_op.max(outcome.longest_op_but(None));
-        let beside_stopped = outcome.longest_op_beside_stopped().unwrap_or_default();
-        self.longest_beside_stopped = self.longest_beside_stopped.max(beside_stopped);
+        let while_stopped = outcome.longest_op_while_stopped().unwrap_or_default();
+        self.longest_while_stopped = self.longest_while_stopped.max(while_stopped);
     }
 
     pub(super) fn join(&mut self, other: Self) {
@@ -188,7 +188,7 @@ impl Summary {
         }
         self.longest_history = self.longest_history.max(other.longest_history);
         self.longest_op = self.longest_op.max(other.longest_op);
-        self.longest_beside_stopped = self.longest_beside_stopped.max(other.longest_beside_stopped);
+        self.longest_while_stopped = self.longest_while_stopped.max(other.longest_while_stopped);
         for (what, count) in other.met {
             *self.met.entry(what).or_default() += count;
         }
@@ -456,13 +456,13 @@ impl Settings {
         let (next, stop_at) = (AtomicU64::new(0), AtomicU64::new(self.runs));
         let (corpus, found) = (RwLock::new(Corpus::default()), Mutex::new(Vec::new()));
         let (total, barrier) = (Mutex::new(Summary::default()), Barrier::new(threads));
-        let is_over = AtomicBool::new(self.runs == 0);
+        let has_ended = AtomicBool::new(self.runs == 0);
         let worker = || {
             let mut fixtures = Fixtures::default();
             let mut summary = Summary::default();
             take_situations();
             let mut round_ends = 0;
-            while !is_over.load(Ordering::Relaxed) {
+            while !has_ended.load(Ordering::Relaxed) {
                 round_ends += ROUND;
                 {
                     let corpus = corpus.read().unwrap_or_else(PoisonError::into_inner);
@@ -486,7 +486,7 @@ impl Settings {
                         corpus.add(&trail, plan, schedule);
                     }
                     next.store(round_ends, Ordering::Relaxed);
-                    is_over.store(round_ends >= stop_at.load(Ordering::Relaxed), Ordering::Relaxed);
+                    has_ended.store(round_ends >= stop_at.load(Ordering::Relaxed), Ordering::Relaxed);
                 }
                 barrier.wait();
             }

@@ -19,7 +19,7 @@ use darter_sim::{Event, EventKind};
 
 /// What identifies an event along a branch, and the words it touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Step {
+struct EventStep {
     task: u32,
     batch: u64,
     verb: u32,
@@ -33,7 +33,7 @@ struct Step {
     reaches: bool,
 }
 
-impl Step {
+impl EventStep {
     fn of(event: &Event, tears: bool) -> Self {
         match event.kind {
             EventKind::Execute { batch, node, verb, access } => Self {
@@ -87,10 +87,10 @@ impl Step {
 #[derive(Debug)]
 struct Frame {
     /// Events on offer that do not sleep, with their positions.
-    choices: Vec<(u16, Step)>,
+    choices: Vec<(u16, EventStep)>,
     /// Index of the choice being explored.
     taken: usize,
-    sleeping: Vec<Step>,
+    sleeping: Vec<EventStep>,
 }
 
 /// The search: a [`Scheduler`] for one run after another, with [`Exhaustive::advance`] in between.
@@ -137,11 +137,11 @@ impl Scheduler for Exhaustive {
             self.depth += 1;
             return Decision { event: frame.choices[frame.taken].0, words, descending: false };
         }
-        let sleeping: Vec<Step> = self.frames.last().map_or(Vec::new(), |last| {
+        let sleeping: Vec<EventStep> = self.frames.last().map_or(Vec::new(), |last| {
             let (_, taken) = &last.choices[last.taken];
             last.sleeping.iter().filter(|step| !step.depends_on(taken)).copied().collect()
         });
-        let steps = (0..).zip(events.iter().map(|event| Step::of(event, self.tears)));
+        let steps = (0..).zip(events.iter().map(|event| EventStep::of(event, self.tears)));
         let choices: Vec<_> = steps.filter(|(_, step)| !sleeping.contains(step)).collect();
         let Some(&(event, _)) = choices.first() else {
             self.asleep = true;

@@ -15,7 +15,7 @@ const PAUSE_MS: u64 = 10;
 /// otherwise it is long enough for several processes to leave one after another while a live one
 /// does no upkeep.
 pub(super) fn lease_ms(promises: &Promises) -> u64 {
-    PAUSE_MS * if promises.trips_beside_stopped.is_some() { 4_000 } else { 100 }
+    PAUSE_MS * if promises.trips_while_stopped.is_some() { 4_000 } else { 100 }
 }
 
 const BLOCK_BYTES: u64 = 256 << 10;

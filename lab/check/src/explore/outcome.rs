@@ -117,7 +117,7 @@ impl Outcome {
     }
 
     /// The same for the clients other than the stopped one, if one has stopped for ever.
-    pub(super) fn longest_op_beside_stopped(&self) -> Option<(u64, u64)> {
+    pub(super) fn longest_op_while_stopped(&self) -> Option<(u64, u64)> {
         let stopped = |fault: &Fault| if let Fault::Stop(who, _) = *fault { Some(who) } else { None };
         self.struck.iter().filter_map(stopped).map(|who| self.longest_op_but(Some(who))).max()
     }
@@ -128,14 +128,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_stopped_client_took_itself_is_not_what_others_took_beside_it() {
+    fn operations_of_a_stopped_client_do_not_count_as_those_of_others() {
         let outcome = Outcome {
             longest_op: vec![(5, 9), (2000, 2000), (7, 8)],
             struck: vec![Fault::Cancel(2, 0), Fault::Stop(1, 3)],
             ..Outcome::default()
         };
         assert_eq!(outcome.longest_op_but(None), (2000, 2000));
-        assert_eq!(outcome.longest_op_beside_stopped(), Some((7, 8)));
-        assert_eq!(Outcome::default().longest_op_beside_stopped(), None);
+        assert_eq!(outcome.longest_op_while_stopped(), Some((7, 8)));
+        assert_eq!(Outcome::default().longest_op_while_stopped(), None);
     }
 }

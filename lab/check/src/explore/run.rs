@@ -278,8 +278,8 @@ fn judge<S: Subject>(fixture: &Fixture, plan: &Plan, outcome: &mut Outcome) -> R
     if let (true, Some(misuse)) = (S::PROMISES.exact_memory, fixture.sim.misuse()) {
         return Err(Violation::new("misuse", misuse.to_string()));
     }
-    let longest = outcome.longest_op_beside_stopped();
-    if let (Some((trips, _)), Some(promised)) = (longest, S::PROMISES.trips_beside_stopped)
+    let longest = outcome.longest_op_while_stopped();
+    if let (Some((trips, _)), Some(promised)) = (longest, S::PROMISES.trips_while_stopped)
         && trips > promised
     {
         let text = format!(

@@ -285,9 +285,9 @@ pub fn contest() -> Scenario {
 
 /// Writers of two neighbouring keys that lose the race for a word to another put, after a removal
 /// that depends on the value.
-pub fn bowing() -> Scenario {
+pub fn superseded() -> Scenario {
     const OPS: &[Op] = &[Op::Put(0), Op::Put(0), Op::DeleteIf(0), Op::Put(1), Op::Put(1), Op::DeleteIf(1)];
-    Scenario::new("keys", [b"ab", b"ac"], &[0]).doing("bowing", OPS)
+    Scenario::new("keys", [b"ab", b"ac"], &[0]).doing("superseded", OPS)
 }
 
 /// Scenarios that suit every index. Add [`grow`] and [`shrink`] with the capacities of the index's
@@ -313,7 +313,7 @@ mod tests {
     use crate::explore::subjects;
 
     #[test]
-    fn hot_keys_are_not_filler_and_names_are_told_apart() {
+    fn hot_keys_are_not_filler_and_names_are_distinct() {
         for subject in subjects() {
             for scenario in subject.scenarios().iter().chain(&super::common()) {
                 let name = &scenario.name;

@@ -198,7 +198,7 @@ impl HeldTask {
             return is_it && step < *self.until.get_or_insert(step + self.steps);
         }
         let is_write = matches!(event.kind, EventKind::Execute { access, .. } if access.writes);
-        let is_there = match self.at {
+        let is_present = match self.at {
             HoldAt::Event(after) => events >= after,
             HoldAt::BeforeWrite(after) => writes > after || writes == after && is_write,
             HoldAt::AfterWrite(after) => writes > after,
@@ -209,7 +209,7 @@ impl HeldTask {
             HoldAt::Batch(_) => false,
         };
         self.until.is_some_and(|until| step < until)
-            || self.until.is_none() && is_there && {
+            || self.until.is_none() && is_present && {
                 self.until = Some(step + self.steps);
                 true
             }
@@ -231,7 +231,7 @@ impl Late {
             _ => None,
         });
         // A client that waits for one held that long does no upkeep and is eventually shut out.
-        let waits = plan.subject.promises.trips_beside_stopped.is_none();
+        let waits = plan.subject.promises.trips_while_stopped.is_none();
         let is_slow = !waits && dice.one_in(3);
         let slow = is_slow.then(|| (dice.below(tasks.max(1)) as TaskId, 2 << dice.below(4)));
         let scans = |at: &TaskId| plan.clients[*at as usize].iter().any(|op| op.scans().is_some());

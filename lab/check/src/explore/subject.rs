@@ -26,7 +26,7 @@ pub struct Promises {
     pub survives: &'static [&'static str],
     /// The most round trips an operation takes while another client has stopped for ever; `None` if
     /// it may wait until the stopped client's lease has expired and others have shut it out.
-    pub trips_beside_stopped: Option<u64>,
+    pub trips_while_stopped: Option<u64>,
     /// Whether a value may be lost if a client's write in place ends early; reads then fail with
     /// [`IndexError::LostInWrite`] until a client puts it again.
     pub may_lose_values: bool,

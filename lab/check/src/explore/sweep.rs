@@ -118,7 +118,7 @@ impl Sweep {
     fn plan(&self, scenario: &'static Scenario, processes: &[u8], clients: &[Vec<Op>]) -> Plan {
         // Drops operations that a scenario does not support: keys it does not have, and changes of
         // shared state and visitors if it does not adjust.
-        let is_there = |op: &&Op| {
+        let is_present = |op: &&Op| {
             op.key().is_none_or(|key| usize::from(key) < scenario.hot.len())
                 && (scenario.adjusts || !matches!(op, Op::Restructure | Op::Visit(_)))
         };
@@ -133,7 +133,7 @@ impl Sweep {
             medium: self.medium,
             groups: None,
             faults: Vec::new(),
-            clients: clients.iter().map(|ops| ops.iter().filter(is_there).copied().collect()).collect(),
+            clients: clients.iter().map(|ops| ops.iter().filter(is_present).copied().collect()).collect(),
         }
     }
 

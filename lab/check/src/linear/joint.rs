@@ -21,7 +21,7 @@ enum Work<'h> {
 
 /// An operation or a transaction.
 #[derive(Debug)]
-struct Step<'h> {
+struct JointStep<'h> {
     work: Work<'h>,
     invoked: u64,
     returned: Option<u64>,
@@ -45,7 +45,7 @@ struct OutOfSteps;
 pub struct Joint<'h> {
     keys: Vec<u32>,
     /// Completed steps by invocation, then the pending ones.
-    steps: Vec<Step<'h>>,
+    steps: Vec<JointStep<'h>>,
     /// Number of completed steps.
     completed: usize,
     /// The value of each key.
@@ -78,14 +78,14 @@ impl<'h> Joint<'h> {
             // A search that did not return has no effect.
             let counts = returned.is_some() || operation.action != Action::Get;
             let work = Work::One { key, operation };
-            counts.then_some(Step { work, invoked: operation.invoked, returned })
+            counts.then_some(JointStep { work, invoked: operation.invoked, returned })
         });
         let many = effective().map(|transaction| {
             let key = |access: &Access| keys.binary_search(&access.key).unwrap_or_default();
             let work = Work::All { keys: transaction.accesses.iter().map(key).collect(), transaction };
-            Step { work, invoked: transaction.invoked, returned: transaction.returned.map(|(at, _)| at) }
+            JointStep { work, invoked: transaction.invoked, returned: transaction.returned.map(|(at, _)| at) }
         });
-        let mut steps: Vec<Step<'h>> = singles.chain(many).collect();
+        let mut steps: Vec<JointStep<'h>> = singles.chain(many).collect();
         steps.sort_by_key(|step| (step.returned.is_none(), step.invoked));
         let completed = steps.iter().filter(|step| step.returned.is_some()).count();
         Self {
@@ -264,7 +264,7 @@ impl<'h> Joint<'h> {
     }
 }
 
-impl Step<'_> {
+impl JointStep<'_> {
     fn client(&self) -> u32 {
         match &self.work {
             Work::One { operation, .. } => operation.client,
@@ -327,7 +327,7 @@ impl Step<'_> {
     }
 }
 
-impl fmt::Display for Step<'_> {
+impl fmt::Display for JointStep<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let transaction = match &self.work {
             Work::One { operation, .. } => {

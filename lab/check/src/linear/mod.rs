@@ -52,7 +52,7 @@ pub use explain::explain;
 pub use joint::{Joint, Judgement};
 pub use keys::{KeyFailure, Report};
 
-use search::{Aim, End, Search};
+use search::{Aim, Search, SearchEnd};
 
 use crate::history::Operation;
 
@@ -112,7 +112,7 @@ impl Checker {
             Some(true) => Verdict::Linearizable { order: self.search.order() },
             Some(false) => {
                 let end = self.search.run(operations, initial, LONGEST_BUDGET, Aim::Longest);
-                assert_ne!(end, End::Placed, "the checker's shortcuts overlooked an order");
+                assert_ne!(end, SearchEnd::Placed, "the checker's shortcuts overlooked an order");
                 self.steps += self.search.steps();
                 let longest = self.search.longest();
                 let blocked = next_in_time(operations, &longest);
@@ -137,9 +137,9 @@ impl Checker {
         let end = self.search.run(operations, initial, budget, Aim::Decide);
         self.steps = self.search.steps();
         match end {
-            End::Placed => Some(true),
-            End::Exhausted => Some(false),
-            End::OutOfSteps => None,
+            SearchEnd::Placed => Some(true),
+            SearchEnd::Exhausted => Some(false),
+            SearchEnd::OutOfSteps => None,
         }
     }
 

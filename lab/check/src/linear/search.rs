@@ -6,8 +6,8 @@
 //! operation was still running when the last one before the frontier was invoked (otherwise that
 //! one could not have been linearized), so all skipped operations overlap one another. Numbering
 //! operations by *slots*, such that two that overlap never share one, makes the skipped ones a set
-//! of a few bits: as many as operations ran concurrently, however long the history and however slow
-//! any of its operations.
+//! of a few bits, one per concurrent operation, however long the history and however slow any of its
+//! operations.
 
 use std::cmp::Reverse;
 
@@ -48,7 +48,7 @@ pub(super) enum Aim {
 
 /// How a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum SearchEnd {
     /// Every completed operation is linearized: the path is an order.
     Placed,
     /// There is no order.
@@ -66,8 +66,7 @@ pub(super) struct Search {
 
     /// All completed operations before this are linearized, except the skipped ones.
     frontier: usize,
-    /// One bit per slot: a completed operation that is skipped, or a pending one that is
-    /// linearized.
+    /// One bit per slot: a skipped completed operation, or a linearized pending one.
     marks: Vec<u64>,
     /// For each slot: the completed operation that was skipped there last.
     skipped: Vec<Item>,
@@ -100,15 +99,15 @@ impl Search {
         initial: Option<u64>,
         budget: u64,
         aim: Aim,
-    ) -> End {
+    ) -> SearchEnd {
         self.history.take(operations, initial);
         self.begin(initial, aim);
         if self.history.completed.is_empty() {
-            return End::Placed;
+            return SearchEnd::Placed;
         }
         let never_given = |state| self.is_needed(state) && state != self.history.initial;
         if !self.may_lose && (0..self.demand.len()).any(never_given) {
-            return End::Exhausted;
+            return SearchEnd::Exhausted;
         }
         let mut alternatives = 0;
         self.remember();
@@ -116,13 +115,13 @@ impl Search {
         loop {
             if self.alternatives.len() > alternatives {
                 if self.steps == budget {
-                    return End::OutOfSteps;
+                    return SearchEnd::OutOfSteps;
                 }
                 self.steps += 1;
                 let item = self.alternatives.pop().expect("there are alternatives");
                 self.place(item, alternatives);
                 if self.placed == self.history.completed.len() {
-                    return End::Placed;
+                    return SearchEnd::Placed;
                 }
                 alternatives = self.alternatives.len();
                 if self.remember() {
@@ -132,7 +131,7 @@ impl Search {
                 self.note_longest();
                 match self.undo() {
                     Some(earlier) => alternatives = earlier,
-                    None => return End::Exhausted,
+                    None => return SearchEnd::Exhausted,
                 }
             }
         }

@@ -135,7 +135,7 @@ fn a_value_never_written_is_never_read() {
 }
 
 #[test]
-fn a_condition_is_judged_by_what_the_key_held() {
+fn condition_is_judged_by_the_value_of_the_key() {
     let replace = |outcome| done(0, 3, 4, Replace { expected: 1, value: 2 }, outcome);
     let put = |outcome| done(1, 1, 2, Put(1), outcome);
     right(None, &[put(Inserted), replace(Replaced)]);

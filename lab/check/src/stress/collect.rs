@@ -2,7 +2,9 @@
 //! counts.
 
 use super::keys::{UNKNOWN_VALUE, value_length};
+use super::ledger::{LISTS, MONEY, list};
 use super::log::{Call, Refusal};
+use crate::elle;
 use crate::history::{Action, Operation, Outcome};
 
 /// Operations of all clients, key by key.
@@ -10,6 +12,12 @@ use crate::history::{Action, Operation, Outcome};
 pub struct Collected {
     histories: Vec<Vec<Operation>>,
     calls: [u64; Call::ALL.len()],
+    /// Transactions over lists.
+    pub appends: Vec<elle::Transaction>,
+    /// Sums of all accounts that were wrong, each described in a sentence.
+    pub wrong_sums: Vec<String>,
+    /// The generation of the lists of the transaction that began last.
+    generation: u32,
     /// Operations without an outcome.
     pub pending: u64,
     /// Operations refused because the pool was full. They do not belong to any history.
@@ -30,6 +38,9 @@ impl Collected {
         Self {
             histories: vec![Vec::new(); keys as usize],
             calls: [0; Call::ALL.len()],
+            appends: Vec::new(),
+            wrong_sums: Vec::new(),
+            generation: 0,
             pending: 0,
             out_of_space: 0,
             shut_out: 0,
@@ -95,6 +106,50 @@ impl Collected {
     pub(super) fn leave_pending(&mut self, operation: Operation) {
         self.pending += 1;
         self.add(operation);
+    }
+
+    /// Adds a transaction over lists that began: its element, and the lists and their generation as
+    /// in [`Call::Append`].
+    pub(super) fn begin_append(&mut self, client: u32, invoked: u64, element: u64, lists: u64) {
+        let appended = (0..LISTS).filter(|place| lists >> 32 >> place & 1 == 1);
+        let list = |place| list(lists as u32, place);
+        let steps = appended.map(|place| elle::Step::Append { list: list(place), element }).collect();
+        self.generation = lists as u32;
+        self.appends.push(elle::Transaction { client, steps, invoked, end: elle::End::Unknown });
+    }
+
+    /// Adds an outcome of the last transaction over lists that began: that it was committed, that it
+    /// had no effect, or an element that it found in a list. All elements of a list follow each
+    /// other.
+    pub(super) fn end_append(&mut self, place: u32, time: u64, outcome: Outcome) {
+        let Some(last) = self.appends.last_mut() else { return };
+        let found = match outcome {
+            Outcome::Found(found) => found,
+            Outcome::Refused => {
+                last.end = elle::End::Aborted(time);
+                return;
+            }
+            _ => {
+                last.end = elle::End::Committed(time);
+                return;
+            }
+        };
+        let list = list(self.generation, place);
+        match last.steps.first_mut() {
+            Some(elle::Step::Read { list: known, elements }) if *known == list => elements.extend(found),
+            _ => last.steps.insert(0, elle::Step::Read { list, elements: found.into_iter().collect() }),
+        }
+    }
+
+    /// Checks the outcome of a transfer.
+    pub(super) fn end_transfer(&mut self, client: u32, sequence: u64, outcome: Outcome) {
+        if let Outcome::Found(Some(sum)) = outcome
+            && sum != MONEY
+        {
+            self.wrong_sums.push(format!(
+                "operation {sequence} of client {client} found {sum} in all accounts, which hold {MONEY}"
+            ));
+        }
     }
 
     /// Replaces the last outcome of the first key by an impossible one.

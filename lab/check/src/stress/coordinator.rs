@@ -5,14 +5,18 @@ use super::collect::Collected;
 use super::fleet::{Failed, Fleet};
 use super::judge::{self, PoolJudgement, check_pool, read_all};
 use super::keys::{KEYS_MAX, KeySet};
+use super::ledger::{self, LISTS, MONEY};
 use super::log_reader::LogSet;
 use super::repairer::{Repairs, next_in, repair_often};
 use super::tally::WorkerCounts;
 use super::worker::{THREADS_MAX, WorkerConfig, last_words};
-use super::{EVENTS_MIN, Environment, Launch, Progress, Report, Site, StressConfig, StressError, Verdict};
+use super::{
+    EVENTS_MIN, Environment, Launch, Progress, Report, Site, StressConfig, StressError, SubjectKind, Verdict,
+};
 use crate::dice::Dice;
+use crate::elle;
 use darter::engine::{Engine, KeySpace};
-use darter::{PoolUrl, StoreOptions};
+use darter::{PoolUrl, Store, StoreOptions};
 use darter_fabric::counted;
 use darter_fabric::decorate::Jitter;
 use std::collections::BTreeMap;
@@ -42,6 +46,8 @@ const SHORT_PAUSE_MAX: Duration = Duration::from_millis(20);
 pub const DELAY_MAX: Duration = Duration::from_secs(1);
 /// The longest time for which a memory node is down.
 const DOWN_MAX: Duration = Duration::from_millis(300);
+/// Anomalies of transactions that are explained; the history of all is kept.
+const ANOMALIES_TOLD: usize = 4;
 /// Time between two checks of the workers and their logs.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -102,6 +108,7 @@ pub fn run(
             longest_history: 0,
             checker_steps: 0,
             failures: Vec::new(),
+            appends: 0,
             pool: PoolJudgement::default(),
             findings: Vec::new(),
             logs: None,
@@ -134,6 +141,15 @@ fn validate(config: &StressConfig) -> Result<(), StressError> {
     between("processes", config.processes, PROCESSES_MAX)?;
     between("threads", config.threads, THREADS_MAX)?;
     between("keys", config.keys, KEYS_MAX)?;
+    if config.transactions {
+        let index = match &config.environment {
+            Environment::Pool(site) => site.index,
+            Environment::Cluster(_, index) => *index,
+        };
+        if index != SubjectKind::Quiver || config.keys < LISTS {
+            return usage(format!("transactions need the index quiver and at least {LISTS} keys"));
+        }
+    }
     let Jitter { share, longest, .. } = config.jitter;
     if !(0.0..=1.0).contains(&share) || longest > DELAY_MAX {
         return usage(format!(
@@ -277,6 +293,9 @@ impl Run<'_> {
 
     /// Lets workers work, disturbed, until the round is over and they have ended.
     fn round(&mut self) -> Result<Collected, StressError> {
+        if self.config.transactions {
+            ledger::begin(&self.pool.open()?)?;
+        }
         let stop = AtomicBool::new(false);
         let repairs = Mutex::new(Repairs::default());
         let (pool, per_second, seed) = (self.pool, self.config.repairs_per_second, self.dice.next());
@@ -384,6 +403,7 @@ impl Run<'_> {
             coordinator: std::process::id(),
             jitter: Jitter { seed: self.config.seed, ..self.config.jitter },
             large_values: self.config.large_values,
+            transactions: self.config.transactions,
         };
         self.tallies.push(config.tally());
         logs.follow(log_paths(&config));
@@ -481,8 +501,12 @@ impl Run<'_> {
         let store = self.pool.open()?;
         self.report.pool_bytes = store.usage()?.bytes();
         let state = read_all(&store, &self.keys, &mut collected)?;
-        drop(store);
         self.report.findings.extend(state.broken);
+        let mut keys = state.values.len() as u64;
+        if self.config.transactions {
+            keys += self.judge_transactions(&store, &mut collected)?;
+        }
+        drop(store);
         if self.config.canary {
             collected.falsify();
         }
@@ -490,11 +514,39 @@ impl Run<'_> {
         self.report.longest_history = self.report.longest_history.max(judgement.longest_history);
         self.report.checker_steps += judgement.steps;
         self.report.failures.extend(judgement.failures);
-        self.check_pool(state.values.len() as u64)?;
+        self.check_pool(keys)?;
         if self.report.verdict() == Verdict::Linearizable {
             self.remove_logs()?;
+            if self.config.transactions {
+                ledger::clear(&self.pool.open()?)?;
+            }
         }
         Ok(state.values)
+    }
+
+    /// Checks the transactions of a round; returns the number of their keys.
+    fn judge_transactions(&mut self, store: &Store, collected: &mut Collected) -> Result<u64, StressError> {
+        let found = ledger::read_all(store)?;
+        self.report.findings.append(&mut collected.wrong_sums);
+        if found.money != MONEY {
+            let what = format!("the accounts hold {} after the round, instead of {MONEY}", found.money);
+            self.report.findings.push(what);
+        }
+        let mut history = std::mem::take(&mut collected.appends);
+        self.report.appends += history.len() as u64;
+        history.push(found.lists);
+        let anomalies = elle::check(&history);
+        if !anomalies.is_empty() {
+            let path = self.logs.join("transactions.edn");
+            std::fs::write(&path, elle::to_edn(&history)).map_err(|source| StressError::File {
+                path,
+                action: "write it",
+                source,
+            })?;
+        }
+        let told = anomalies.iter().take(ANOMALIES_TOLD).map(|anomaly| format!("transactions: {anomaly}"));
+        self.report.findings.extend(told);
+        Ok(found.keys)
     }
 
     fn check_pool(&mut self, keys: u64) -> Result<(), StressError> {

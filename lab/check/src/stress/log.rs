@@ -50,11 +50,17 @@ pub enum Call {
     MultiGet,
     /// A scan of a range.
     Scan,
+    /// A transaction that reads lists and appends `value` to some of them. What is expected holds
+    /// the lists appended to, as bits above 32, and their generation. It ends with a record for each
+    /// element found, and one of `Replaced`; or with `Refused`, without effect.
+    Append,
+    /// A transaction that moves money between accounts, and finds the sum of all.
+    Transfer,
 }
 
 impl Call {
     /// All calls, by code.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Get,
         Self::Put,
         Self::Insert,
@@ -63,6 +69,8 @@ impl Call {
         Self::Delete,
         Self::MultiGet,
         Self::Scan,
+        Self::Append,
+        Self::Transfer,
     ];
 
     /// Returns its name in summaries.
@@ -76,17 +84,24 @@ impl Call {
             Self::Delete => "delete",
             Self::MultiGet => "multi_get",
             Self::Scan => "scan",
+            Self::Append => "append",
+            Self::Transfer => "transfer",
         }
     }
 
     /// Whether it reads several keys, and ends with a record for each.
     pub(super) fn reads_several(self) -> bool {
-        matches!(self, Self::MultiGet | Self::Scan)
+        matches!(self, Self::MultiGet | Self::Scan | Self::Append)
+    }
+
+    /// Whether it is a transaction, which belongs to no key's history.
+    pub(super) fn is_transaction(self) -> bool {
+        matches!(self, Self::Append | Self::Transfer)
     }
 
     pub(super) fn action(self, value: u64, expected: u64) -> Action {
         match self {
-            Self::Get | Self::MultiGet | Self::Scan => Action::Get,
+            Self::Get | Self::MultiGet | Self::Scan | Self::Append | Self::Transfer => Action::Get,
             Self::Put => Action::Put(value),
             Self::Insert => Action::Insert(value),
             Self::Update => Action::Update(value),

@@ -132,6 +132,10 @@ pub fn read(path: &Path, collected: &mut Collected) -> Result<(), LogError> {
         }
     }
     if let Some(open) = reader.open.filter(|open| !open.ended) {
+        if open.call.is_transaction() {
+            collected.pending += 1;
+            return Ok(());
+        }
         collected.leave_pending(open.operation(open.begin.key, None));
     }
     Ok(())
@@ -182,6 +186,9 @@ impl Reader {
                 *open =
                     Some(Open { begin: record, call, action: call.action(value, expected), ended: false });
                 collected.count(call);
+                if call == Call::Append {
+                    collected.begin_append(record.client, record.time, value, expected);
+                }
             }
             (_, None) => return Err("it ends an operation that did not begin"),
             (_, Some(open))
@@ -191,6 +198,14 @@ impl Reader {
             }
             (_, Some(open)) if open.ended && !open.call.reads_several() => {
                 return Err("an operation ends twice");
+            }
+            (Entry::End(outcome), Some(open)) if open.call.is_transaction() => {
+                open.ended = true;
+                if open.call == Call::Append {
+                    collected.end_append(record.key, record.time, outcome);
+                } else {
+                    collected.end_transfer(record.client, record.sequence, outcome);
+                }
             }
             (Entry::End(outcome), Some(open)) => {
                 if !answers(outcome, open.action) {
@@ -207,7 +222,13 @@ impl Reader {
                 collected.refuse(refusal);
                 // An operation that found no space changed nothing and returned nothing, so it does
                 // not belong to any history.
-                if refusal != Refusal::OutOfSpace {
+                if open.call.is_transaction() {
+                    if refusal != Refusal::OutOfSpace {
+                        collected.pending += 1;
+                    } else if open.call == Call::Append {
+                        collected.end_append(record.key, record.time, Outcome::Refused);
+                    }
+                } else if refusal != Refusal::OutOfSpace {
                     collected.leave_pending(open.operation(open.begin.key, None));
                 }
             }

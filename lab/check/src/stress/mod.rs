@@ -27,6 +27,9 @@
 //! random, also within batches, and the coordinator can stop single threads of them
 //! ([`thread_stop`]). Workers count such events themselves ([`tally`]).
 //!
+//! With `transactions`, some operations are transactions on separate keys (`ledger.rs`),
+//! whose history [`elle`](crate::elle) checks.
+//!
 //! A seed determines the workers' operations and the coordinator's strikes, but not how the system
 //! schedules the processes: a run cannot be repeated, but the logs of a failed run are kept. The
 //! schedule explorer finds repeatable failures.
@@ -39,6 +42,7 @@ mod error;
 mod fleet;
 pub mod judge;
 pub mod keys;
+mod ledger;
 pub mod log;
 pub mod log_reader;
 mod network;
@@ -165,6 +169,8 @@ pub struct StressConfig {
     /// Whether values are large, some kilobytes: a small pool's memory is then reused within
     /// milliseconds.
     pub large_values: bool,
+    /// Whether transactions are among the operations.
+    pub transactions: bool,
     /// Falsifies one outcome before the checks, which must then detect it: a test of the test.
     pub canary: bool,
     /// Ends the run sooner once this is set.
@@ -232,6 +238,8 @@ pub struct Report {
     pub checker_steps: u64,
     /// Keys whose history is not known to be linearizable.
     pub failures: Vec<KeyFailure>,
+    /// Transactions over lists that were checked.
+    pub appends: u64,
     /// The results of the last checks of the pool.
     pub pool: PoolJudgement,
     /// All other findings, each described in a sentence.

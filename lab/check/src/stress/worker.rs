@@ -5,8 +5,11 @@
 //! shared clock, so that all meet there. Phases with more stores alternate with phases with more
 //! removals, so that nodes grow, split, switch type and collapse while others are in them.
 
+mod transactions;
+
 use super::clock::now_ns;
 use super::keys::{KeySet, LARGE_VALUE, UNKNOWN_VALUE, value_bytes, value_number};
+use super::ledger;
 use super::log::{Call, Entry, LogWriter, Refusal};
 use super::tally::Tally;
 use super::thread_stop::{self, SPARED};
@@ -34,6 +37,9 @@ const MULTI_GET_KEYS: u64 = 8;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause after the pool was full, or could not be opened or reached.
 const REST: Duration = Duration::from_millis(2);
+
+/// One operation in this many is a transaction, if there are any.
+const TRANSACTIONS_ONE_IN: u64 = 4;
 
 /// Words of the shortest WRITE that counts as one of a large value.
 const LARGE_WORDS_MIN: u32 = 1024 / 8;
@@ -70,6 +76,8 @@ pub struct WorkerConfig {
     pub jitter: Jitter,
     /// Whether values are large.
     pub large_values: bool,
+    /// Whether transactions are among the operations.
+    pub transactions: bool,
 }
 
 impl WorkerConfig {
@@ -139,6 +147,7 @@ pub fn serve(config: &WorkerConfig, stop: &AtomicBool) -> Result<(), StressError
             seen: vec![None; keys.len()],
             written: 0,
             large_values: config.large_values,
+            transactions: config.transactions,
         });
     }
     let (tally, ended, path) = (Tally::default(), AtomicBool::new(false), config.tally());
@@ -206,7 +215,7 @@ fn work(store: &Store, clients: &mut [Client<'_>], stop: &AtomicBool) -> Result<
     std::thread::scope(|scope| {
         for client in clients {
             scope.spawn(|| {
-                let outcome = store.session().map_err(StressError::from).and_then(|mut session| {
+                let outcome = sessions(store).map_err(StressError::from).and_then(|mut session| {
                     while !stop.load(Ordering::Relaxed) && !lost.load(Ordering::Relaxed) {
                         if client.step(&mut session)? == Step::Lost {
                             break;
@@ -243,11 +252,20 @@ struct Client<'k> {
     seen: Vec<Option<u64>>,
     written: u32,
     large_values: bool,
+    transactions: bool,
+}
+
+/// The sessions of a client: for single operations, and for transactions.
+fn sessions(store: &Store) -> Result<(Session, Session), Error> {
+    Ok((store.session()?, ledger::session(store)?))
 }
 
 impl Client<'_> {
     /// Performs one operation.
-    fn step(&mut self, session: &mut Session) -> Result<Step, StressError> {
+    fn step(&mut self, (session, ledger): &mut (Session, Session)) -> Result<Step, StressError> {
+        if self.transactions && self.dice.one_in(TRANSACTIONS_ONE_IN) {
+            return if self.dice.one_in(4) { self.transfer(ledger) } else { self.append(ledger) };
+        }
         let phase = now_ns() / PHASE_NS;
         let key = self.choose_key(phase);
         match self.choose_call(phase) {
@@ -554,6 +572,7 @@ mod tests {
             coordinator: 0,
             jitter: Jitter::default(),
             large_values: true,
+            transactions: false,
         };
         let last = u64::from(config(LIVES_MAX - 1).client(THREADS_MAX - 1)) << COUNTER_BITS;
         let last = last | u64::from(u32::MAX);

@@ -150,7 +150,7 @@ fn long_histories_with_pending_operations_take_bounded_steps() {
 }
 
 #[test]
-fn one_wrong_answer_in_a_long_history_is_found() {
+fn one_wrong_result_in_a_long_history_is_found() {
     let mut checker = Checker::new();
     for seed in 0..3 {
         for (values, rarity) in [(None, 0), (Some(4), 0), (None, 200)] {

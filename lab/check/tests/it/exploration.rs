@@ -189,7 +189,7 @@ fn a_client_may_be_held_at_any_event() {
 }
 
 #[test]
-fn who_is_held_goes_on_when_nobody_else_can_move_and_who_rests_after_that() {
+fn held_client_continues_when_no_other_can_move_and_resting_ones_after_it() {
     let (plan, _) = parse_replay("dart/plain/nodes=1/process=each/warm/hold=0@3/p0;g0,H,g0").unwrap();
     let outcome = Fixtures::default().replay(&plan, &Schedule::default());
     assert_eq!(outcome.violation, None);
@@ -213,14 +213,14 @@ fn a_process_that_comes_and_goes_leaves_nothing_that_a_sweep_does_not_find() {
 
 /// If any client stops for ever at any verb, the others' operations end within a bound.
 #[test]
-fn nobody_waits_for_a_client_that_stopped() {
+fn no_client_waits_for_a_stopped_one() {
     for (index, scenarios) in [
         (quiver(), ["plain", "pair", "split", "grow-page", "full-page", "shrink-page"]),
         (dart(), ["plain", "pair", "split", "grow-n4", "grow-n8", "shrink-n16"]),
     ] {
         let summary = sweep(index, "stop", &scenarios, 4).run(&|_| {});
         assert_clean(summary.finding.as_ref());
-        let (trips, verbs) = summary.longest_beside_stopped;
+        let (trips, verbs) = summary.longest_while_stopped;
         assert!((1..100).contains(&trips) && verbs < 1000, "{index:?}: {trips} round trips, {verbs} verbs");
     }
 }
@@ -353,7 +353,7 @@ const FOUND: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_was_found_stays_mended() {
+fn errors_found_before_stay_fixed() {
     let mut fixtures = Fixtures::default();
     for (line, what) in FOUND {
         let (plan, schedule) = parse_replay(line).unwrap();
@@ -363,7 +363,7 @@ fn what_was_found_stays_mended() {
 }
 
 #[test]
-fn lines_that_are_no_replay_are_refused() {
+fn lines_without_a_replay_are_refused() {
     for line in ["", "#", "dart/plain/p0#9", "dart/plain/p0#0x3.y", "nobody/plain/p0#", "dart/plain/p7#"] {
         let parsed = parse_replay(line);
         if let Ok((plan, schedule)) = parsed {

@@ -1,6 +1,7 @@
 //! The stress's logs: errors of torn and damaged ones, and detection of a wrong result in one.
 
 use darter::{IndexKind, PoolUrl, Store};
+use darter_check::elle::{End, Step};
 use darter_check::history::{Action, Outcome};
 use darter_check::stress::collect::Collected;
 use darter_check::stress::judge::judge;
@@ -61,6 +62,35 @@ fn a_log_is_read_as_it_was_written() {
     // The operation found no space, so it changed nothing and does not belong to the history.
     assert_eq!(histories[2], []);
     assert!(read(&directory.path().join("absent.log")).unwrap().operations() == 0);
+}
+
+/// The elements that a transaction found count only if its last record is there: a kill can cut
+/// them short.
+#[test]
+fn transactions_are_read_as_they_were_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("transactions.log");
+    let mut log = LogWriter::create(path.clone(), 7).unwrap();
+    // Of generation 5: an append to the second of four lists, which found two elements in the
+    // first; one that was rolled back; one whose end was cut short; a transfer that found too much.
+    log.begin(Call::Append, 0, 100, 2 << 32 | 5).unwrap();
+    log.end_reads(&[(0, Some(8)), (0, Some(9)), (1, None)]).unwrap();
+    log.end(0, Entry::End(Outcome::Replaced)).unwrap();
+    log.begin(Call::Append, 0, 101, 1 << 32 | 5).unwrap();
+    log.end(0, Entry::End(Outcome::Refused)).unwrap();
+    log.begin(Call::Transfer, 0, 0, 0).unwrap();
+    log.end(0, Entry::End(Outcome::Found(Some(8001)))).unwrap();
+    log.begin(Call::Append, 0, 102, 1 << 32 | 5).unwrap();
+    log.end_reads(&[(0, Some(8))]).unwrap();
+    drop(log);
+    let collected = read(&path).unwrap();
+    assert_eq!((collected.operations(), collected.histories().iter().flatten().count()), (4, 0));
+    let [committed, rolled_back, cut] = &collected.appends[..] else { panic!("{:?}", collected.appends) };
+    let read = |list, elements: &[u64]| Step::Read { list, elements: elements.to_vec() };
+    assert_eq!(committed.steps, [read(21, &[]), read(20, &[8, 9]), Step::Append { list: 21, element: 100 }]);
+    assert!(matches!((committed.end, rolled_back.end), (End::Committed(_), End::Aborted(_))));
+    assert_eq!(cut.end, End::Unknown);
+    assert!(collected.wrong_sums[0].contains("8001"), "{:?}", collected.wrong_sums);
 }
 
 /// A log cut to any length is a valid prefix.
@@ -145,6 +175,7 @@ fn a_falsified_outcome_is_a_violation() {
         coordinator: std::process::id(),
         jitter: Jitter { share: 0.05, longest: Duration::from_millis(2), seed: 3 },
         large_values: false,
+        transactions: false,
     });
     let logs: Vec<PathBuf> =
         configs.iter().flat_map(|config| (0..config.threads).map(|thread| config.log(thread))).collect();

@@ -111,10 +111,10 @@ fn longer_programs_of_two_clients_hold() {
 /// Returns the scenario that finds an error.
 fn finder(flaw: Flaw) -> &'static str {
     match flaw {
-        Flaw::HiUnchecked | Flaw::FirstPartFirst => "a split beside a reader without hints",
+        Flaw::HiUnchecked | Flaw::FirstPartFirst => "a split with a reader without hints",
         Flaw::BornOfRecord => "a reader with an old hint",
         Flaw::BornOfGuard => "an old hint to a key that is static now",
-        Flaw::EarlyCopy | Flaw::SealedTrusted => "a copy beside a reader",
+        Flaw::EarlyCopy | Flaw::SealedTrusted => "a copy with a reader",
         Flaw::GuardNotSealed => "an old hint to a key that came later",
         Flaw::BornOfCas | Flaw::GuardSealedFirst => "an updater with an old hint",
         Flaw::PlanFree => "two that split, and a reader",
@@ -123,7 +123,7 @@ fn finder(flaw: Flaw) -> &'static str {
         Flaw::WrongLeafBelieved => "a wrong leaf beside readers",
         Flaw::WrongLeafCopied => "a wrong leaf in a rebuild",
         Flaw::UndoMissing | Flaw::UndoOverwrites | Flaw::LostLeafReused | Flaw::LostLeafFreed => {
-            "a wrong leaf beside an updater"
+            "a wrong leaf with an updater"
         }
         Flaw::NoGrace => "a page that is rebuilt twice under a reader",
         Flaw::HintedAbsence => "a wrong map",

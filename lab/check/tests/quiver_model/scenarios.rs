@@ -62,8 +62,8 @@ fn changes() -> Vec<Scenario> {
 /// Pages that are copied whole, removed, or added.
 fn copies() -> Vec<Scenario> {
     vec![
-        full("a copy beside an updater").knowing(&[Put(0, 4), Get(0)]).client(&[Put(1, 3), Get(0)]),
-        full("a copy beside a reader").knowing(&[Get(0), Get(0)]).client(&[Put(1, 3), Put(0, 4)]),
+        full("a copy with an updater").knowing(&[Put(0, 4), Get(0)]).client(&[Put(1, 3), Get(0)]),
+        full("a copy with a reader").knowing(&[Get(0), Get(0)]).client(&[Put(1, 3), Put(0, 4)]),
         Scenario::new("a page without pairs")
             .room(1)
             .page(0, 0, &[(0, 1)])
@@ -82,9 +82,9 @@ fn copies() -> Vec<Scenario> {
 /// Pages that are cut into parts.
 fn splits() -> Vec<Scenario> {
     vec![
-        parts("a split beside an updater").knowing(&[Put(2, 4), Put(2, 5)]).client(&[Put(1, 3)]),
-        parts("a split beside a reader").knowing(&[Get(2), Get(2)]).client(&[Put(1, 3), Put(2, 4)]),
-        parts("a split beside a reader without hints")
+        parts("a split with an updater").knowing(&[Put(2, 4), Put(2, 5)]).client(&[Put(1, 3)]),
+        parts("a split with a reader").knowing(&[Get(2), Get(2)]).client(&[Put(1, 3), Put(2, 4)]),
+        parts("a split with a reader without hints")
             .client(&[Get(2), Get(2)])
             .client(&[Put(1, 3), Put(2, 4)]),
         parts("two that split").knowing(&[Put(1, 3), Get(3)]).knowing(&[Put(3, 4), Get(1)]),
@@ -115,12 +115,12 @@ fn rebuilds() -> Vec<Scenario> {
             .knowing(&[Put(1, 3), Get(3)])
             .client(&[Insert(3, 4), Insert(1, 5)])
             .client(&[Rebuild(0)]),
-        page("a rebuild beside a deleter")
+        page("a rebuild with a deleter")
             .room(1)
             .knowing(&[Delete(0), Get(0)])
             .client(&[Insert(0, 4), Put(1, 5)])
             .client(&[Rebuild(0)]),
-        page("a rebuild beside an updater")
+        page("a rebuild with an updater")
             .room(1)
             .knowing(&[Put(2, 3), Put(2, 4)])
             .client(&[Get(2), Get(2)])
@@ -183,9 +183,9 @@ fn collisions() -> Vec<Scenario> {
             .knowing(&[Put(1, 3)])
             .knowing(&[Get(0), Get(0)])
             .knowing(&[Get(1)]),
-        page("a wrong leaf beside a reader without hints").knowing(&[Put(1, 3)]).client(&[Get(0), Get(1)]),
-        page("a wrong leaf beside an updater").knowing(&[Put(1, 3)]).knowing(&[Put(0, 4), Get(0)]),
-        page("a wrong leaf beside a deleter").knowing(&[Put(1, 3)]).knowing(&[Delete(0), Insert(0, 4)]),
+        page("a wrong leaf with a reader without hints").knowing(&[Put(1, 3)]).client(&[Get(0), Get(1)]),
+        page("a wrong leaf with an updater").knowing(&[Put(1, 3)]).knowing(&[Put(0, 4), Get(0)]),
+        page("a wrong leaf with a deleter").knowing(&[Put(1, 3)]).knowing(&[Delete(0), Insert(0, 4)]),
         page("a wrong leaf in a rebuild").taken(1).knowing(&[Put(1, 3), Get(0)]).client(&[Put(3, 4), Get(0)]),
         page("two wrong leaves").knowing(&[Put(1, 3)]).knowing(&[Put(1, 4)]).knowing(&[Put(0, 5)]),
         two("a wrong map").knowing(&[Get(1), Put(1, 3)]).misled(1, 0).knowing(&[Delete(1)]).misled(1, 0),

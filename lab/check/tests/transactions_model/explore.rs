@@ -11,7 +11,7 @@
 use crate::fingerprint::{Fingerprints, fingerprint};
 use crate::scenario::{Op, Scenario};
 use crate::state::{ABSENT, Client, KEYS, State, Status, Value, Word};
-use crate::turn::{Returned, Step, clean, step};
+use crate::turn::{Returned, TraceStep, clean, step};
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
@@ -74,7 +74,7 @@ pub(crate) fn explore(scenario: &Scenario, limit: usize) -> Outcome {
 }
 
 /// All steps from a state.
-fn successors(scenario: &Scenario, state: &State) -> Vec<(Step, State)> {
+fn successors(scenario: &Scenario, state: &State) -> Vec<(TraceStep, State)> {
     let mut all: Vec<_> = (0..KEYS).filter_map(|key| clean(scenario, state, key)).collect();
     for client in 0..scenario.clients.len() {
         all.extend((0..KEYS).filter_map(|key| step(scenario, state, client, key)));
@@ -146,8 +146,8 @@ fn trace(scenario: &Scenario, origins: &[(u32, u8)], mut number: u32) -> Vec<Str
     lines
 }
 
-fn describe(scenario: &Scenario, before: &State, taken: Step, after: &State) -> String {
-    let Step { client, key, verb, result } = taken;
+fn describe(scenario: &Scenario, before: &State, taken: TraceStep, after: &State) -> String {
+    let TraceStep { client, key, verb, result } = taken;
     let op = before.op(scenario, client);
     let mut line = match op {
         Some(op) if verb != "cleanup" => format!("client {client}, {op:?}: {verb}, key {key}"),

@@ -11,7 +11,7 @@ use crate::state::{ABSENT, ATTEMPTS, Client, KEYS, Phase, Sight, Stage, State, S
 
 /// A step for a trace.
 #[derive(Clone, Copy)]
-pub(crate) struct Step {
+pub(crate) struct TraceStep {
     pub(crate) client: usize,
     pub(crate) key: usize,
     pub(crate) verb: &'static str,
@@ -28,7 +28,12 @@ pub(crate) enum Returned {
 }
 
 /// Takes the next step of a client at a key, if it has one.
-pub(crate) fn step(scenario: &Scenario, before: &State, client: usize, key: usize) -> Option<(Step, State)> {
+pub(crate) fn step(
+    scenario: &Scenario,
+    before: &State,
+    client: usize,
+    key: usize,
+) -> Option<(TraceStep, State)> {
     let op = before.op(scenario, client)?;
     let mut stage = before.clients[client].stage;
     if stage == Stage::Read && matches!(op, Op::Transaction { reads: [], .. }) {
@@ -41,7 +46,7 @@ pub(crate) fn step(scenario: &Scenario, before: &State, client: usize, key: usiz
     if stage != Stage::GiveUp && (is_done(&key) || comes_later) {
         return None;
     }
-    let step = Step { client, key, verb: "", result: Returned::Not };
+    let step = TraceStep { client, key, verb: "", result: Returned::Not };
     let mut turn = Turn { scenario, op, state: before.clone(), step };
     turn.me().running = true;
     turn.me().stage = stage;
@@ -51,7 +56,7 @@ pub(crate) fn step(scenario: &Scenario, before: &State, client: usize, key: usiz
 }
 
 /// Replaces the intent in a key's word, if its owner has noticed that the attempt is decided.
-pub(crate) fn clean(scenario: &Scenario, before: &State, key: usize) -> Option<(Step, State)> {
+pub(crate) fn clean(scenario: &Scenario, before: &State, key: usize) -> Option<(TraceStep, State)> {
     let Word::Intent(attempt) = before.words[key] else { return None };
     let owner = scenario.owner(attempt).filter(|owner| owner.has_left(before, attempt))?;
     let takes_new = scenario.has(Flaw::CleanupOfAbortedNew) || scenario.has(Flaw::CommitAfterAbort);
@@ -60,7 +65,7 @@ pub(crate) fn clean(scenario: &Scenario, before: &State, key: usize) -> Option<(
     let mut state = before.clone();
     state.words[key] = Word::Plain(value);
     state.tidy(scenario);
-    Some((Step { client: owner.client, key, verb: "cleanup", result: Returned::Not }, state))
+    Some((TraceStep { client: owner.client, key, verb: "cleanup", result: Returned::Not }, state))
 }
 
 /// The keys that an operation goes through in a stage.
@@ -80,7 +85,7 @@ struct Turn<'a> {
     scenario: &'a Scenario,
     op: Op,
     state: State,
-    step: Step,
+    step: TraceStep,
 }
 
 impl Turn<'_> {

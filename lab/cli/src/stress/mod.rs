@@ -98,6 +98,9 @@ pub(crate) struct StressCommand {
     /// milliseconds
     #[arg(long)]
     large_values: bool,
+    /// Make transactions part of the operations: transfers between accounts, and appends to lists
+    #[arg(long)]
+    transactions: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -211,6 +214,7 @@ impl StressCommand {
             thread_stops_per_second: self.thread_stops,
             jitter: self.delays.unwrap_or_default(),
             large_values: self.large_values,
+            transactions: self.transactions,
             canary: self.canary,
             stop: interrupt.flag(),
         };
@@ -313,6 +317,9 @@ fn launch_worker(config: &WorkerConfig) -> std::io::Result<Command> {
     if config.large_values {
         command.arg("--large-values");
     }
+    if config.transactions {
+        command.arg("--transactions");
+    }
     Ok(command)
 }
 
@@ -373,6 +380,9 @@ pub(crate) struct WorkerCommand {
     /// Write large values
     #[arg(long)]
     large_values: bool,
+    /// Make transactions part of the operations
+    #[arg(long)]
+    transactions: bool,
 }
 
 impl WorkerCommand {
@@ -388,6 +398,7 @@ impl WorkerCommand {
             coordinator: self.coordinator,
             jitter: Jitter { seed: self.delay_seed, ..self.delays.unwrap_or_default() },
             large_values: self.large_values,
+            transactions: self.transactions,
         };
         worker::run(&config).map_err(failure)?;
         Ok(Answer::Done)

@@ -67,6 +67,9 @@ impl StressCommand {
             many(report.longest_history, "operation"),
             many(report.checker_steps, "step")
         )?;
+        if self.transactions {
+            writeln!(out, "transactions  {} over lists judged", many(report.appends, "transaction"))?;
+        }
         writeln!(
             out,
             "pool          {}; {} leaked, {} after the repair",
@@ -131,6 +134,7 @@ impl StressCommand {
             "torn_logs": counts.torn,
             "longest_history": report.longest_history,
             "checker_steps": report.checker_steps,
+            "transactions_judged": report.appends,
             "failures": failures,
             "findings": report.findings,
             "pool_violations": pool.violations,

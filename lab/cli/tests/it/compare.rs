@@ -37,7 +37,7 @@ fn a_comparison_over_tcp_leaves_rows_and_a_page() {
 }
 
 #[test]
-fn figures_are_told_and_run() {
+fn figures_are_listed_and_run() {
     let list = assert_code(&darter(&["paper", "list"]), 0);
     assert!(list.contains("dart-fig7") && list.contains("Figures and tables that cannot"), "{list}");
     let folder = tempfile::tempdir().unwrap();
@@ -51,7 +51,7 @@ fn figures_are_told_and_run() {
 }
 
 #[test]
-fn what_cannot_be_asked_for_is_refused() {
+fn impossible_arguments_are_refused() {
     for (words, part) in [
         (&["compare", "--indexes", "nope"][..], "express skip table"),
         (&["compare", "--indexes", "dart", "--ops", "0"], "--ops"),

@@ -74,8 +74,8 @@ fn features_of(package: &str) -> Vec<&'static str> {
     let output = cargo.current_dir(root()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let tree = String::from_utf8(output.stdout).unwrap();
-    let is_there = |feature: &&str| tree.lines().any(|line| line.starts_with(feature));
-    OF_THE_LABORATORY.into_iter().filter(is_there).collect()
+    let is_present = |feature: &&str| tree.lines().any(|line| line.starts_with(feature));
+    OF_THE_LABORATORY.into_iter().filter(is_present).collect()
 }
 
 #[test]

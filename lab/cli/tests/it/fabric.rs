@@ -3,7 +3,7 @@
 use crate::common::{darter, said};
 
 #[test]
-fn verbs_are_measured_beside_a_bare_loop() {
+fn verbs_are_measured_next_to_a_bare_loop() {
     let words = [
         "bench",
         "fabric",
@@ -31,7 +31,7 @@ fn verbs_are_measured_beside_a_bare_loop() {
 }
 
 #[test]
-fn processes_of_a_measurement_leave_nothing_behind() {
+fn measurement_removes_its_processes_and_files() {
     let directory = tempfile::tempdir().unwrap();
     let pool = format!("file:{}?size=64M", directory.path().join("art").display());
     let run = ["--index", "art", "--records", "8", "--ops", "4000", "--processes", "2", "--check"];

@@ -151,8 +151,8 @@ impl<'a> Tree<'a> {
                 ["mod", name, ";", ..] => {
                     let child = self.child(id, name);
                     let file = child.folder.with_extension("rs");
-                    let is_beside = self.sources.contains_key(&file);
-                    let file = if is_beside { file } else { child.folder.join("mod.rs") };
+                    let is_comparable = self.sources.contains_key(&file);
+                    let file = if is_comparable { file } else { child.folder.join("mod.rs") };
                     self.read_file(Module { file, ..child });
                     at += 3;
                 }
@@ -437,7 +437,7 @@ fn a_module_and_those_below_it_may_know_each_other() {
 }
 
 #[test]
-fn a_cycle_behind_a_re_export_is_found() {
+fn cycle_through_a_re_export_is_found() {
     let inner = "pub struct Hidden; mod deep; use crate::a::A;";
     for (door, a) in [
         // `door` re-exports what `door::inner` defines, under another name.

@@ -53,16 +53,16 @@ fn kill_one_of_two(pool: &str, kills: usize) {
     let steady = Daemon::gateway(pool, "127.0.0.1:0");
     let mut mortal = Daemon::gateway(pool, "127.0.0.1:0");
     let resp = mortal.address.clone();
-    let (clock, is_over, done) = (AtomicU64::new(1), AtomicBool::new(false), AtomicU64::new(0));
+    let (clock, has_ended, done) = (AtomicU64::new(1), AtomicBool::new(false), AtomicU64::new(0));
     let history = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for who in 0..4 {
             let address = if who % 2 == 0 { &steady.address } else { &resp };
-            let (clock, is_over, history, done) = (&clock, &is_over, &history, &done);
+            let (clock, has_ended, history, done) = (&clock, &has_ended, &history, &done);
             scope.spawn(move || {
                 let (mut client, mut dice, mut own) =
                     (Client::new(address), Pcg64Mcg::seed_from_u64(who.into()), Vec::new());
-                while !is_over.load(Ordering::SeqCst) {
+                while !has_ended.load(Ordering::SeqCst) {
                     own.push(operate(&mut client, who, &mut dice, clock));
                     done.fetch_add(1, Ordering::SeqCst);
                 }
@@ -78,7 +78,7 @@ fn kill_one_of_two(pool: &str, kills: usize) {
             mortal.kill();
             mortal = Daemon::gateway(pool, &resp);
         }
-        is_over.store(true, Ordering::SeqCst);
+        has_ended.store(true, Ordering::SeqCst);
     });
     let history = history.into_inner().unwrap();
     let mut checker = Checker::new();

@@ -49,13 +49,28 @@ fn killed_and_paused_processes_leave_histories_that_are_linearizable() {
     let number = |name: &str| report[name].as_u64().unwrap();
     assert!(number("operations") >= 200_000 && number("kills") >= 3 && number("pauses") >= 3, "{report:#}");
     assert_eq!((number("leaked_bytes"), number("torn_logs")), (0, 0));
-    assert_eq!(report["calls"].as_object().unwrap().len(), 8);
+    assert_eq!(report["calls"].as_object().unwrap().len(), 10);
     assert!(number("longest_history") > 200_000 / 24);
     assert_eq!(report["failures"], Value::Array(vec![]));
     // Neither logs nor keys are left: the same pool can be used again.
     assert_eq!(names(directory.path()), ["pool"]);
     let (code, out, err) = stress_on(directory.path(), "", &["--ops=1", "--kills=0", "--pauses=0"]);
     assert_eq!(code, 0, "{out}\n{err}");
+}
+
+/// Clients die in the middle of transactions: money is conserved, the history of the lists is
+/// strictly serializable, and nothing is left over.
+#[test]
+fn killed_clients_leave_transactions_that_are_strictly_serializable() {
+    let (code, report, err, directory) =
+        stress(&["--transactions", "--until-kills=20", "--kills=10", "--seconds=300"]);
+    assert_eq!((code, &report["verdict"]), (0, &"linearizable".into()), "{report:#}\n{err}");
+    let number = |value: &Value| value.as_u64().unwrap();
+    assert!(number(&report["transactions_judged"]) > 0 && number(&report["calls"]["transfer"]) > 0);
+    assert_eq!(number(&report["leaked_bytes"]), 0);
+    assert_eq!(names(directory.path()), ["pool"]);
+    let (code, out, err) = stress_on(directory.path(), "", &["--transactions", "--keys=3"]);
+    assert!(code == 2 && err.contains("at least 4 keys"), "{out}\n{err}");
 }
 
 /// Clients, memory nodes and links all fail, and no acknowledged write is lost. Without the right

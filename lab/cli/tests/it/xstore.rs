@@ -81,14 +81,14 @@ struct View {
 
 /// The thread that does a process's upkeep, even while one of its calls waits.
 struct Upkeep {
-    is_over: Arc<AtomicBool>,
+    has_ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Upkeep {
     fn of(pool: &Pool<Nodes>) -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let (told, mut client) = (Arc::clone(&is_over), pool.client().unwrap());
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let (told, mut client) = (Arc::clone(&has_ended), pool.client().unwrap());
         let thread = std::thread::spawn(move || {
             while !told.load(Ordering::Acquire) {
                 if let Err(error) = block_on(client.maintain()) {
@@ -101,13 +101,13 @@ impl Upkeep {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        Self { is_over, thread: Some(thread) }
+        Self { has_ended, thread: Some(thread) }
     }
 }
 
 impl Drop for Upkeep {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Release);
+        self.has_ended.store(true, Ordering::Release);
         let ended = self.thread.take().unwrap().join();
         assert!(std::thread::panicking() || ended.is_ok());
     }
@@ -236,14 +236,14 @@ fn is_shut_out(error: &IndexError) -> bool {
 struct Shared {
     acknowledged: AtomicU64,
     failed: AtomicU64,
-    is_over: AtomicBool,
+    has_ended: AtomicBool,
     /// The contents of the writers' keys.
     written: Mutex<Model>,
 }
 
 impl Shared {
-    fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
     }
 
     /// Retries until it is done; every error must be a typed one.
@@ -251,7 +251,7 @@ impl Shared {
         while let Err(error) = what(view) {
             view.go_on(&error);
             self.failed.fetch_add(1, Ordering::AcqRel);
-            if self.is_over() {
+            if self.has_ended() {
                 return false;
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -264,7 +264,7 @@ impl Shared {
     fn write(&self, writer: u64, mut view: View) {
         let mut own = Model::new();
         for turn in 0_u64.. {
-            if self.is_over() {
+            if self.has_ended() {
                 break;
             }
             let key = STILL * 2 + writer * WRITTEN + turn * 37 % WRITTEN;
@@ -409,7 +409,7 @@ fn kills(options: XStoreOptions, mut nodes: Vec<Node>, at: usize) {
         nodes[at].start_again();
     }
     shared.wait(ACKNOWLEDGED);
-    shared.is_over.store(true, Ordering::Release);
+    shared.has_ended.store(true, Ordering::Release);
     for writer in writers {
         writer.join().unwrap();
     }
@@ -441,7 +441,7 @@ fn file(directory: &Path, name: &str) -> String {
 
 /// A server next to the memory: its node is one of the pool's, without any of the leaves.
 #[test]
-fn a_server_of_its_own_is_killed_and_reads_go_on() {
+fn reads_continue_after_a_separate_server_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     for value_words in [3, 0] {
         let memory = Node::start("64M", &[]);

@@ -73,8 +73,7 @@ mod x86 {
             Self::fastest(&mut rounds)
         }
 
-        /// Returns the instructions that this processor has. The one that is expected to be the
-        /// fastest comes first.
+        /// Returns the instructions that this processor has, the presumably fastest first.
         pub(super) fn known() -> &'static [Self] {
             let features = if __cpuid(0).eax >= LEAF { __cpuid_count(LEAF, 0).ebx } else { 0 };
             Self::of(features)

@@ -16,9 +16,9 @@ pub(in crate::local) struct Turn<'m> {
     words: &'m [AtomicU64],
     raised: &'m mut Raised,
     order: Order,
-    /// A WRITE was flushed, and there was no fence since.
+    /// A WRITE was flushed after the last fence.
     has_unfenced_write: bool,
-    /// A line was flushed, and there was no fence since.
+    /// A line was flushed after the last fence.
     has_unfenced: bool,
 }
 

@@ -108,7 +108,7 @@ fn race_of_scrub_and_split(everywhere: bool) {
             scrub_nodes(&dart, &mut slow, &nodes, everywhere).await.unwrap();
         });
         let splitter = executor.spawn(0, split_at(&other, &mut quick, STEMS[0], 1));
-        let is_over = [
+        let has_ended = [
             advance(&mut executor, scrubber, stops[0], executes),
             advance(&mut executor, splitter, stops[1], writes),
         ];
@@ -116,17 +116,17 @@ fn race_of_scrub_and_split(everywhere: bool) {
         finish(&mut executor, splitter);
         assert!(!is_named(&pool, &dart, &nodes), "stopped after {stops:?} verbs");
         verify(&pool, &dart, &[]);
-        is_over
+        has_ended
     });
 }
 
 #[test]
-fn a_scrub_beside_a_split_leaves_no_entry() {
+fn scrub_during_a_split_leaves_no_entry() {
     race_of_scrub_and_split(false);
 }
 
 #[test]
-fn a_scrub_of_all_segments_beside_a_split_leaves_no_entry() {
+fn scrub_of_all_segments_during_a_split_leaves_no_entry() {
     race_of_scrub_and_split(true);
 }
 
@@ -142,13 +142,13 @@ fn a_split_begun_is_finished_however_few_entries_are_left() {
         let nodes: Vec<Retired> = STEMS[1..].iter().map(|&stem| node_of(&pool, &dart, stem)).collect();
         let mut executor = Executor::new(pool.fabric());
         let splitter = executor.spawn(0, split_at(&dart, &mut slow, STEMS[0], 1));
-        let mut is_over = [advance(&mut executor, splitter, stops[0], executes), false];
+        let mut has_ended = [advance(&mut executor, splitter, stops[0], executes), false];
         alone(&pool, scrub_nodes(&other, &mut quick, &nodes[1..], false)).unwrap();
-        is_over[1] = advance(&mut executor, splitter, stops[1], writes);
+        has_ended[1] = advance(&mut executor, splitter, stops[1], writes);
         alone(&pool, scrub_nodes(&other, &mut quick, &nodes[..1], false)).unwrap();
         assert!(!is_named(&pool, &other, &nodes), "stopped after {stops:?} verbs");
         verify(&pool, &other, &[]);
-        is_over
+        has_ended
     });
 }
 
@@ -165,7 +165,7 @@ fn a_split_begun_in_a_full_pool_is_an_error_for_scrubs() {
         let nodes = [node_of(&pool, &dart, STEMS[0]), node_of(&pool, &dart, STEMS[1])];
         let mut executor = Executor::new(pool.fabric());
         let splitter = executor.spawn(0, split_at(&dart, &mut slow, STEMS[0], 1));
-        let is_over = advance(&mut executor, splitter, verbs, executes);
+        let has_ended = advance(&mut executor, splitter, verbs, executes);
         pool.fabric().refuse_allocation(Some(0));
         let scrubbed = alone(&pool, scrub_nodes(&other, &mut quick, &nodes, false));
         let is_refused = pool.fabric().allocations() > 0;
@@ -174,7 +174,7 @@ fn a_split_begun_in_a_full_pool_is_an_error_for_scrubs() {
         refused += usize::from(is_refused);
         alone(&pool, scrub_nodes(&other, &mut quick, &nodes, false)).unwrap();
         assert!(!is_named(&pool, &other, &nodes), "after {verbs} verbs");
-        if is_over {
+        if has_ended {
             break;
         }
     }
@@ -199,7 +199,7 @@ fn all_directory_entries_follow_however_soon_halves_split() {
         let (mut slow, mut quick) = (pool.client().unwrap(), pool.client().unwrap());
         let mut executor = Executor::new(pool.fabric());
         let splitter = executor.spawn(0, split_at(&dart, &mut slow, low[0], 1));
-        let is_over = advance(&mut executor, splitter, verbs, executes);
+        let has_ended = advance(&mut executor, splitter, verbs, executes);
         let other = alone(&pool, Dart::open(&mut quick, options())).unwrap();
         alone(&pool, split_at(&other, &mut quick, low[0], 3));
         finish(&mut executor, splitter);
@@ -208,7 +208,7 @@ fn all_directory_entries_follow_however_soon_halves_split() {
         alone(&pool, scrub_nodes(&other, &mut quick, &nodes, true)).unwrap();
         assert!(!is_named(&pool, &other, &nodes), "after {verbs} verbs");
         verify(&pool, &other, &keys);
-        if is_over {
+        if has_ended {
             return;
         }
     }
@@ -217,7 +217,7 @@ fn all_directory_entries_follow_however_soon_halves_split() {
 /// A process dies in a split that it had published, before the other processes were notified. They
 /// continue to use the old segment, in which entries of freed nodes are no longer cleared.
 #[test]
-fn what_is_left_in_a_segment_that_was_split_leads_nobody_to_free_memory() {
+fn entries_left_in_a_split_segment_lead_no_search_to_free_memory() {
     for side in [0, 1] {
         let verbs = (0..1000).take_while(|&verbs| dies_in_a_split(verbs, side)).count();
         assert!((BUCKET_SLOTS..1000).contains(&verbs), "at least the seals");
@@ -241,7 +241,7 @@ fn dies_in_a_split(verbs: usize, side: u64) -> bool {
     let splitter = executor.spawn(1, async move {
         split_at(&other, &mut slow, STEMS[0], 1).await;
     });
-    let is_over = advance(&mut executor, splitter, verbs, executes);
+    let has_ended = advance(&mut executor, splitter, verbs, executes);
     executor.kill(1);
     alone(&pool, async {
         let is_gone = |key: &[u8; 2]| {
@@ -272,7 +272,7 @@ fn dies_in_a_split(verbs: usize, side: u64) -> bool {
     });
     assert_eq!(sim.misuse(), None, "a sweep, after {verbs} verbs");
     drop(executor);
-    !is_over
+    !has_ended
 }
 
 /// Two clients split a segment. One links the lower half. The other links the upper half, but dies
@@ -296,8 +296,8 @@ fn no_directory_entry_names_a_segment_that_was_retired() {
         let upper = executor.spawn(1, async move {
             split_at(&other, &mut doomed, STEMS[0], 1).await;
         });
-        let mut is_over = advance(&mut executor, upper, verbs, executes);
-        is_over |= advance(&mut executor, lower, 1, |event| touches(event, heads[0], true));
+        let mut has_ended = advance(&mut executor, upper, verbs, executes);
+        has_ended |= advance(&mut executor, lower, 1, |event| touches(event, heads[0], true));
         shared += usize::from(!advance(&mut executor, upper, 1, |event| touches(event, heads[1], true)));
         executor.kill(1);
         finish(&mut executor, lower);
@@ -316,7 +316,7 @@ fn no_directory_entry_names_a_segment_that_was_retired() {
         });
         assert_eq!(sim.misuse(), None, "after {verbs} verbs");
         drop(executor);
-        if is_over {
+        if has_ended {
             break;
         }
     }

@@ -1,7 +1,7 @@
 //! Hot words on the way to a key: the leaf is read in the round trip that shows that the word still
 //! names it (`docs/quiver.md`, "Hot words").
 
-use super::{Descent, End, Found, Lead, Lookup, Probe, Purpose, Stage, Way};
+use super::{Descent, Found, Lead, Lookup, PageSearchEnd, Probe, Purpose, Stage, Way};
 use crate::Result;
 use crate::checker::note;
 use crate::quiver::hint::{HotLeaf, HotWord, PageHint, PageSlot};
@@ -54,7 +54,7 @@ impl Descent<'_> {
         hot: HotWord,
         [word, head, leaf]: [ReadId; 3],
         done: &Batch,
-    ) -> Result<Option<End>> {
+    ) -> Result<Option<PageSearchEnd>> {
         let Some(Lead { hint, remembered: Some(identity) }) = &self.lead else {
             self.restart(shared);
             return Ok(None);
@@ -69,7 +69,7 @@ impl Descent<'_> {
             let is_own = leaf::parse(page.addr, done.words(leaf))?.key == self.key.bytes();
             if is_own {
                 note(situations::HOT_WORD);
-                return Ok(Some(End::Hot(leaf)));
+                return Ok(Some(PageSearchEnd::Hot(leaf)));
             }
         } else {
             note(situations::HOT_WORD_STALE);
@@ -98,7 +98,7 @@ impl Descent<'_> {
         &mut self,
         shared: &Shared,
         beside: Option<HotLeaf<'_>>,
-    ) -> Result<Option<End>> {
+    ) -> Result<Option<PageSearchEnd>> {
         let Some((hot, words)) = beside else { return Ok(None) };
         let is_it = |probe: &Probe| {
             let record = probe.record.as_ref().map(|(rank, record)| (Some(*rank), Word(record[0])));

@@ -1,6 +1,6 @@
 //! The READs of a descent in each round trip, and the use of their results.
 
-use super::{Descent, End, Lead, Stage};
+use super::{Descent, Lead, PageSearchEnd, Stage};
 use crate::Result;
 use crate::quiver::nibble::nibbles;
 use crate::quiver::node;
@@ -12,7 +12,7 @@ use crate::radix::search::Search;
 use darter_fabric::Batch;
 
 impl Search<Shared> for Descent<'_> {
-    type End = End;
+    type End = PageSearchEnd;
 
     fn post(&mut self, shared: &Shared, batch: &mut Batch) -> Result<()> {
         if let Some(guide) = &mut self.guide {
@@ -78,9 +78,9 @@ impl Search<Shared> for Descent<'_> {
         Ok(())
     }
 
-    fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>> {
+    fn absorb(&mut self, shared: &Shared, done: &Batch) -> Result<Option<PageSearchEnd>> {
         let end = self.absorb_stage(shared, done)?;
-        if let Some(End::Page(found)) = &end {
+        if let Some(PageSearchEnd::Page(found)) = &end {
             self.learn_hot_delta(shared, found);
         }
         Ok(end)
@@ -88,7 +88,7 @@ impl Search<Shared> for Descent<'_> {
 }
 
 impl Descent<'_> {
-    fn absorb_stage(&mut self, shared: &Shared, done: &Batch) -> Result<Option<End>> {
+    fn absorb_stage(&mut self, shared: &Shared, done: &Batch) -> Result<Option<PageSearchEnd>> {
         if let Some(guide) = &mut self.guide {
             guide.absorb_table((&shared.skip, &shared.keys), done, self.epoch)?;
         }

@@ -20,7 +20,7 @@ use super::map_copy;
 use super::nibble::{NibbleKey, edge, nibbles};
 pub(super) use super::node::NodeAt;
 use super::node::{self, Content};
-pub(super) use super::outcome::{End, Found, Image, Lookup, Purpose};
+pub(super) use super::outcome::{Found, Image, Lookup, PageSearchEnd, Purpose};
 use super::page::{self, Head, PageRef, Shape, image_in, standing, standing_whole};
 use super::parent_slot::{ParentSlot, SlotAt};
 use super::shared::Shared;
@@ -141,7 +141,7 @@ pub(super) struct Descent<'k> {
 }
 
 impl<'k> Descent<'k> {
-    /// A descent that begins at what the process remembers, in the epoch at which the client is
+    /// A descent that begins at the remembered node or page, in the epoch at which the client is
     /// pinned.
     pub(super) fn new(shared: &Shared, key: &'k [u8], purpose: Purpose, epoch: u64) -> Self {
         let mut descent = Self::from_root(shared, key, purpose, epoch);
@@ -317,7 +317,7 @@ impl<'k> Descent<'k> {
         }
     }
 
-    fn absorb_root_word(&mut self, shared: &Shared, word: u64, skip: u64) -> Result<Option<End>> {
+    fn absorb_root_word(&mut self, shared: &Shared, word: u64, skip: u64) -> Result<Option<PageSearchEnd>> {
         let parent = ParentSlot::root(shared, word);
         self.node = parent.root_node()?;
         self.incoming = Some(parent);
@@ -333,7 +333,12 @@ impl<'k> Descent<'k> {
         edge(self.key.bytes(), depth)
     }
 
-    fn absorb_node(&mut self, shared: &Shared, words: &[u64], hint: Option<NodeHint>) -> Result<Option<End>> {
+    fn absorb_node(
+        &mut self,
+        shared: &Shared,
+        words: &[u64],
+        hint: Option<NodeHint>,
+    ) -> Result<Option<PageSearchEnd>> {
         self.nodes_read += 1;
         let identity = self.key.identity(self.node.depth);
         let is_by_table = self.guide.is_some() && hint.is_some_and(|hint| hint.depth > 0);
@@ -354,10 +359,10 @@ impl<'k> Descent<'k> {
             let Some(parent) = above.filter(|parent| parent.node.depth + 1 < self.node.depth) else {
                 return Err(IndexError::corrupt(self.node.addr, "node's identity does not match its place"));
             };
-            return Ok(Some(End::Diverged { parent, child: self.node }));
+            return Ok(Some(PageSearchEnd::Diverged { parent, child: self.node }));
         }
         if node::is_sealed(words) && self.purpose != Purpose::Read {
-            return Ok(Some(End::Sealed { node: self.node }));
+            return Ok(Some(PageSearchEnd::Sealed { node: self.node }));
         }
         let above = self.known.zip(self.incoming.map(|parent| parent.edges.lo));
         self.known = shared.learn(hint, above, self.node, words, self.epoch);
@@ -370,14 +375,14 @@ impl<'k> Descent<'k> {
     }
 
     /// Follows the slot that is responsible for the key's edge.
-    fn follow(&mut self, shared: &Shared, words: &[u64]) -> Result<Option<End>> {
+    fn follow(&mut self, shared: &Shared, words: &[u64]) -> Result<Option<PageSearchEnd>> {
         let NodeAt { addr, depth } = self.node;
         let own = self.own_edge(depth);
         let (lo, slot) = node::responsible(addr, &node::slots(words), own)?;
         let parent = ParentSlot::of(self.node, words, lo);
         let at = parent.at;
         match slot.content() {
-            Content::None { hi } if own <= hi => Ok(Some(End::Vacant { parent })),
+            Content::None { hi } if own <= hi => Ok(Some(PageSearchEnd::Vacant { parent })),
             Content::Page { class, addr, .. } => {
                 let page = PageRef { addr, class };
                 let delta = shared.geometry.delta;
@@ -401,13 +406,13 @@ impl<'k> Descent<'k> {
                 self.node = child;
                 self.incoming = Some(parent);
                 if child.depth > nibbles(self.key.bytes()) {
-                    return Ok(Some(End::Diverged { parent, child }));
+                    return Ok(Some(PageSearchEnd::Diverged { parent, child }));
                 }
                 self.stage = Stage::Node { read: None, hint: None };
                 Ok(None)
             }
             // A higher slot was read before it was set, and this one after.
-            Content::None { .. } | Content::Node { .. } => self.look_again(at),
+            Content::None { .. } | Content::Node { .. } => self.read_again(at),
             Content::Empty | Content::Invalid => Err(IndexError::corrupt(at.addr, "slot of unknown kind")),
         }
     }
@@ -415,7 +420,7 @@ impl<'k> Descent<'k> {
     /// Reads the current node once more, because the slot that should be responsible for the key's
     /// edge says that it is not. The slot that is responsible was set earlier, but read before
     /// that: another READ must find it.
-    fn look_again(&mut self, at: SlotAt) -> Result<Option<End>> {
+    fn read_again(&mut self, at: SlotAt) -> Result<Option<PageSearchEnd>> {
         note(situations::OUT_OF_BOUNDS);
         if self.gap.replace(at) == Some(at) {
             return Err(node::without_slot(at.addr));
@@ -444,7 +449,7 @@ impl<'k> Descent<'k> {
         }
         if !head.shape.edges.contains(self.own_edge(depth)) {
             match self.from {
-                Some(parent) if !self.is_by_memory() => self.look_again(parent.at)?,
+                Some(parent) if !self.is_by_memory() => self.read_again(parent.at)?,
                 _ => {
                     self.restart(shared);
                     None

@@ -1,8 +1,8 @@
 //! The search for a key in its page: the record at its rank, and the leaves that may be its own.
 
 use super::{
-    Descent, End, Found, Head, HotLeaf, Image, Lookup, PageRef, Print, Probe, Purpose, Shape, Shared, Stage,
-    State, Word, image_in, leaf, nibbles, page, standing, standing_whole,
+    Descent, Found, Head, HotLeaf, Image, Lookup, PageRef, PageSearchEnd, Print, Probe, Purpose, Shape,
+    Shared, Stage, State, Word, image_in, leaf, nibbles, page, standing, standing_whole,
 };
 use crate::{IndexError, Result};
 use darter_fabric::{Batch, GlobalAddr};
@@ -17,7 +17,7 @@ impl Descent<'_> {
         head: Head,
         foreseen: Option<(usize, Image)>,
         beside: Option<HotLeaf<'_>>,
-    ) -> Result<Option<End>> {
+    ) -> Result<Option<PageSearchEnd>> {
         let rank = head.shape.rank(&head.map, self.key.bytes());
         let record =
             foreseen.or_else(|| self.seen.take().map(|seen| *seen)).filter(|(seen, _)| Some(*seen) == rank);
@@ -59,7 +59,7 @@ impl Descent<'_> {
         shared: &Shared,
         mut probe: Box<Probe>,
         done: &Batch,
-    ) -> Result<Option<End>> {
+    ) -> Result<Option<PageSearchEnd>> {
         if let Some((rank, Some(read))) = probe.record_read.take() {
             probe.record = Some((rank, done.words(read).into()));
         }
@@ -79,7 +79,7 @@ impl Descent<'_> {
     }
 
     /// Decides whether the record at the key's rank is the key's.
-    fn judge(&mut self, probe: Box<Probe>) -> Result<Option<End>> {
+    fn judge(&mut self, probe: Box<Probe>) -> Result<Option<PageSearchEnd>> {
         let Some((rank, record)) = &probe.record else { return self.elsewhere(probe).map(Some) };
         let (addr, word, head) = (probe.head.record_addr(*rank), Word(record[0]), &probe.head);
         let own = standing(addr, record).map(|leaf| leaf.key == self.key.bytes());
@@ -157,7 +157,7 @@ impl Descent<'_> {
         shared: &Shared,
         probe: Box<Probe>,
         words: &[u64],
-    ) -> Result<Option<End>> {
+    ) -> Result<Option<PageSearchEnd>> {
         let Some((rank, record)) = &probe.record else { return self.elsewhere(probe).map(Some) };
         let (addr, word) = (probe.head.record_addr(*rank), Word(record[0]));
         let (leaf_addr, ..) = word.leaf_object().unwrap_or((addr, 0, 0));
@@ -180,14 +180,20 @@ impl Descent<'_> {
         self.elsewhere(probe).map(Some)
     }
 
-    fn at_record(&mut self, probe: Box<Probe>, addr: GlobalAddr, word: Word, value: Option<Image>) -> End {
+    fn at_record(
+        &mut self,
+        probe: Box<Probe>,
+        addr: GlobalAddr,
+        word: Word,
+        value: Option<Image>,
+    ) -> PageSearchEnd {
         let is_inline = probe.record.as_ref().is_some_and(|(_, record)| standing(addr, record).is_some());
         let spot = Lookup::Record { addr, word, is_inline, value };
-        End::Page(Box::new(Found { head: probe.head, spot, from: self.from }))
+        PageSearchEnd::Page(Box::new(Found { head: probe.head, spot, from: self.from }))
     }
 
     /// The key is not static: it is in the delta, or absent.
-    pub(super) fn elsewhere(&mut self, probe: Box<Probe>) -> Result<End> {
+    pub(super) fn elsewhere(&mut self, probe: Box<Probe>) -> Result<PageSearchEnd> {
         let Probe { head, in_delta, damage, .. } = *probe;
         let spot = match (in_delta, damage) {
             (Some((at, value)), _) => {
@@ -196,6 +202,6 @@ impl Descent<'_> {
             (None, None) => Lookup::absent(&head, self.print),
             (None, Some(damage)) => return Err(damage),
         };
-        Ok(End::Page(Box::new(Found { head, spot, from: self.from })))
+        Ok(PageSearchEnd::Page(Box::new(Found { head, spot, from: self.from })))
     }
 }

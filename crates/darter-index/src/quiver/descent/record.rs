@@ -1,6 +1,6 @@
-//! A reader's path to one record, by what is known of its page, and to that record's leaf.
+//! A reader's path to one record of a page whose map it knows, and to that record's leaf.
 
-use super::{Descent, End, Image, Lead, PageRef, Stage};
+use super::{Descent, Image, Lead, PageRef, PageSearchEnd, Stage};
 use crate::Result;
 use crate::quiver::page::{image_in, standing, standing_whole};
 use crate::quiver::shared::Shared;
@@ -9,14 +9,14 @@ use crate::radix::leaf;
 use darter_fabric::ReadId;
 
 impl Descent<'_> {
-    /// Evaluates a reader's READ of one record, by what is known of the page.
+    /// Evaluates a reader's READ of one record of a page whose map it knows.
     pub(super) fn absorb_record(
         &mut self,
         shared: &Shared,
         rank: usize,
         (read, words): (ReadId, &[u64]),
         head: Option<&[u64]>,
-    ) -> Option<End> {
+    ) -> Option<PageSearchEnd> {
         let Some(Lead { hint, remembered }) = &self.lead else {
             self.restart(shared);
             return None;
@@ -39,7 +39,11 @@ impl Descent<'_> {
                     shared.cache.offer_page(known, hint, self.epoch);
                 }
                 let is_present = word.state() == State::Inline;
-                return Some(if is_present { End::Standing(read, page.addr) } else { End::Value(None) });
+                return Some(if is_present {
+                    PageSearchEnd::Standing(read, page.addr)
+                } else {
+                    PageSearchEnd::Value(None)
+                });
             }
             State::Leaf { addr, class } if is_own && !word.is_sealed() => {
                 let leaf = PageRef { addr, class };
@@ -61,7 +65,7 @@ impl Descent<'_> {
         leaf: PageRef,
         words: &[u64],
         head: &[u64],
-    ) -> Result<Option<End>> {
+    ) -> Result<Option<PageSearchEnd>> {
         let lives = self.lead.as_ref().is_some_and(|lead| lead.hint.is_proved_by(head));
         if !lives {
             match self.lead.as_ref().filter(|lead| lead.remembered.is_none()).map(|lead| lead.hint.page) {
@@ -84,6 +88,6 @@ impl Descent<'_> {
         let record = self.seen.take().filter(|_| !is_own).zip(self.lead.as_ref());
         let standing =
             |(record, lead): (Box<(usize, Image)>, &Lead)| image_in(lead.hint.page.addr, &record.1);
-        Ok(Some(End::Value(Some(record.map_or_else(|| words.into(), standing)))))
+        Ok(Some(PageSearchEnd::Value(Some(record.map_or_else(|| words.into(), standing)))))
     }
 }

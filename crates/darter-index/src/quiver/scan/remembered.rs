@@ -31,7 +31,7 @@ const LEFT_OUT: usize = 16;
 const SPARE: usize = 16;
 
 /// A remembered page that the walk goes through.
-struct Step {
+struct RememberedPage {
     hint: PageHint,
     /// The identity that its node is remembered under.
     identity: u64,
@@ -65,7 +65,7 @@ enum Reach<'w> {
 /// The pages that the process remembers from a position on.
 pub(super) struct Ahead {
     /// Adjacent pages.
-    steps: Vec<Step>,
+    steps: Vec<RememberedPage>,
     /// The position after them.
     next: Option<Cursor>,
     /// The node remembered for that position, if no page is.
@@ -89,7 +89,7 @@ pub(super) struct Visited {
     pub(super) is_whole: bool,
 }
 
-impl Step {
+impl RememberedPage {
     fn is_cut(&self, at_front: bool) -> bool {
         if at_front { self.ranks.start > 0 } else { self.ranks.end < self.hint.shape.records }
     }
@@ -231,7 +231,7 @@ impl<F: Fabric> Operation<'_, F> {
             };
             pairs += found;
             next = Cursor::past(&at.key, hint.shape.depth, hint.shape.edges, range.reverse);
-            steps.push(Step { hint, identity, at, ranks, hot });
+            steps.push(RememberedPage { hint, identity, at, ranks, hot });
         }
         Ahead { steps, next, node }
     }
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_read_from_one_before_the_first_to_some_behind_the_last() {
+    fn records_are_read_from_one_before_the_first_to_some_after_the_last() {
         assert_eq!(ranks(64, None, 1000, false), (0..64, 64));
         assert_eq!(ranks(64, None, 16, false), (0..18, 64));
         assert_eq!(ranks(64, None, 16, true), (46..64, 64));

@@ -96,12 +96,12 @@ fn scan_torn(
         theirs.put(&mut writer, last, b"true", Condition::Always).await.unwrap();
     });
     let is_torn = tear(&mut executor, scanning, torn);
-    let is_over = advance(&mut executor, putting, writes_done, writes);
+    let has_ended = advance(&mut executor, putting, writes_done, writes);
     finish(&mut executor, scanning);
     finish(&mut executor, putting);
     verify(&pool, &quiver, keys);
     drop(executor);
-    (found.into_inner(), is_over, is_torn)
+    (found.into_inner(), has_ended, is_torn)
 }
 
 /// Tears every READ of a scan at each of its words, in both orders, while the last key's page is
@@ -115,12 +115,12 @@ fn scan_beside_a_put(keys: &[&[u8]], reverse: bool, memory: Memory) -> usize {
     }
     let mut torn_reads = 0;
     let mut scan = |torn: (usize, u32, WordOrder), writes_done| {
-        let (mut found, is_over, is_torn) = scan_torn(keys, (reverse, memory), torn, writes_done);
+        let (mut found, has_ended, is_torn) = scan_torn(keys, (reverse, memory), torn, writes_done);
         assert!(found.iter().is_sorted_by(|a, b| if reverse { a > b } else { a < b }), "{found:x?}");
         found.retain(|key| *key != last);
         assert_eq!(found, expected, "{torn:?}, {writes_done} writes of the put");
         torn_reads += usize::from(is_torn);
-        (is_over, is_torn)
+        (has_ended, is_torn)
     };
     let writes =
         (0..WRITES_MAX).find(|&writes| scan((usize::MAX, 0, WordOrder::Ascending), writes).0).unwrap();

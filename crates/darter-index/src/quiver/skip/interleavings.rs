@@ -132,7 +132,7 @@ fn who_dies_while_building_leaves_no_memory() {
         let building = executor.spawn(1, async {
             other.adjust_to(&mut dies, &LENGTHS).await.unwrap();
         });
-        let is_over = advance(&mut executor, building, writes_done, writes);
+        let has_ended = advance(&mut executor, building, writes_done, writes);
         executor.kill(1);
         alone(&pool, async {
             for _ in 0..ROUNDS {
@@ -152,7 +152,7 @@ fn who_dies_while_building_leaves_no_memory() {
         });
         verify(&pool, &quiver, &[&key_of(1), &key_of(3)]);
         drop(executor);
-        if is_over {
+        if has_ended {
             assert!(writes_done > 2, "segment, descriptor and CAS");
             return;
         }
@@ -249,13 +249,13 @@ fn a_late_search_goes_by_no_table_that_is_free() {
                 assert_eq!(found.as_deref(), Some(&b"true"[..]));
             }
         });
-        let is_over = [
+        let has_ended = [
             advance(&mut executor, searching, stops[0], |_| true),
             advance(&mut executor, changing, stops[1] * 4, |_| true),
         ];
         finish(&mut executor, searching);
         finish(&mut executor, changing);
         verify(&pool, &quiver, &[&key_of(1)]);
-        is_over
+        has_ended
     });
 }

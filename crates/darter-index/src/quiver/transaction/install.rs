@@ -3,7 +3,7 @@
 use super::{CHUNK, Installed, Leaf, Own, Place, place_of};
 use crate::checker::note;
 use crate::ordered::Write;
-use crate::quiver::descent::End;
+use crate::quiver::descent::PageSearchEnd;
 use crate::quiver::operation::Operation;
 use crate::quiver::pair::Pair;
 use crate::quiver::search::value_at;
@@ -29,7 +29,7 @@ struct Ready {
 }
 
 /// The result of the preparation of one key.
-enum Step {
+enum Prepared {
     Ready(Box<Ready>),
     /// The intent is installed already.
     Installed(Box<Installed>),
@@ -69,49 +69,53 @@ impl<F: Fabric> Operation<'_, F> {
     async fn prepare_all(
         &mut self,
         own: &mut Own<'_>,
-        ends: Vec<(usize, End)>,
+        ends: Vec<(usize, PageSearchEnd)>,
         chunk: &mut Vec<Ready>,
     ) -> Result<Option<Vec<usize>>> {
         let mut later = Vec::new();
         for (number, end) in ends {
             match Box::pin(self.prepare(own, number, end)).await? {
-                Step::Ready(ready) => chunk.push(*ready),
-                Step::Installed(installed) => own.installed.push(*installed),
-                Step::Later => later.push(number),
-                Step::Conflict => return Ok(None),
+                Prepared::Ready(ready) => chunk.push(*ready),
+                Prepared::Installed(installed) => own.installed.push(*installed),
+                Prepared::Later => later.push(number),
+                Prepared::Conflict => return Ok(None),
             }
         }
         Ok(Some(later))
     }
 
-    async fn prepare(&mut self, own: &mut Own<'_>, number: usize, end: End) -> Result<Step> {
+    async fn prepare(&mut self, own: &mut Own<'_>, number: usize, end: PageSearchEnd) -> Result<Prepared> {
         let Access { key, read, .. } = own.accesses[number];
         let end = self.decided_for(end, Some(own.age())).await?;
         let before = value_at(&end)?.map(<[u8]>::to_vec);
         let home = match &end {
-            End::Page(found) => found.head.page.addr.node(),
-            End::Vacant { parent } | End::Diverged { parent, .. } => parent.node.addr.node(),
-            End::Sealed { .. } => {
-                self.help_above(key).await?;
-                return Ok(Step::Later);
+            PageSearchEnd::Page(found) => found.head.page.addr.node(),
+            PageSearchEnd::Vacant { parent } | PageSearchEnd::Diverged { parent, .. } => {
+                parent.node.addr.node()
             }
-            End::Value(_) | End::Standing(..) | End::Hot(_) => return Ok(Step::Later),
+            PageSearchEnd::Sealed { .. } => {
+                self.help_above(key).await?;
+                return Ok(Prepared::Later);
+            }
+            PageSearchEnd::Value(_) | PageSearchEnd::Standing(..) | PageSearchEnd::Hot(_) => {
+                return Ok(Prepared::Later);
+            }
         };
         if read.is_some_and(|read| read != before.as_deref()) {
             note(situations::TRANSACTION_CONFLICT);
-            return Ok(Step::Conflict);
+            return Ok(Prepared::Conflict);
         }
         let place = match &end {
-            End::Page(found) => place_of(self.shared.keys, key, found),
+            PageSearchEnd::Page(found) => place_of(self.shared.keys, key, found),
             _ => None,
         };
-        if let (End::Page(found), None) = (&end, &place) {
+        if let (PageSearchEnd::Page(found), None) = (&end, &place) {
             self.make_room(key, found.clone()).await?;
-            return Ok(Step::Later);
+            return Ok(Prepared::Later);
         }
         let (installed, writes) = self.make_intent(own, number, before, home).await?;
         if let Some(place) = place {
-            return Ok(Step::Ready(Box::new(Ready { place, installed, writes })));
+            return Ok(Prepared::Ready(Box::new(Ready { place, installed, writes })));
         }
         // A new page names the intent, so the intent must be written before the page is linked.
         let mut batch = self.client.batch();
@@ -120,17 +124,17 @@ impl<F: Fabric> Operation<'_, F> {
         self.client.recycle(batch);
         let pair = Pair { key: key.to_vec(), image: None, leaf: Some(installed.intent) };
         let attempt = match end {
-            End::Diverged { parent, child } => self.part_path(pair, parent, child).await,
-            End::Vacant { parent } => self.fill_vacancy(pair, parent).await,
+            PageSearchEnd::Diverged { parent, child } => self.part_path(pair, parent, child).await,
+            PageSearchEnd::Vacant { parent } => self.fill_vacancy(pair, parent).await,
             _ => Ok(Attempt::Again),
         };
         match attempt {
-            Ok(Attempt::Done(_)) => return Ok(Step::Installed(Box::new(installed))),
+            Ok(Attempt::Done(_)) => return Ok(Prepared::Installed(Box::new(installed))),
             // The new page may be linked.
             Err(error) if !error.is_out_of_space() => return Err(error),
             _ => self.give_back(&installed),
         }
-        attempt.map(|_| Step::Later)
+        attempt.map(|_| Prepared::Later)
     }
 
     /// Allocates an intent, and the leaf that replaces it if the transaction commits. Returns them

@@ -13,7 +13,7 @@ mod snapshot;
 mod tests;
 
 use super::Quiver;
-use super::descent::{Descent, End, Found, Image, Lookup, Purpose};
+use super::descent::{Descent, Found, Image, Lookup, PageSearchEnd, Purpose};
 use super::intents::intent_at;
 use super::operation::Operation;
 use super::page::{PageRef, Shape};
@@ -117,16 +117,16 @@ impl<F: Fabric> Operation<'_, F> {
     /// Decides the intent at the end of a writer's descent, if there is one: an undecided
     /// transaction is aborted. Returns the end as if the outcome were stored in place of the
     /// intent, but with the intent's word.
-    pub(in crate::quiver) async fn decided(&mut self, end: End) -> Result<End> {
+    pub(in crate::quiver) async fn decided(&mut self, end: PageSearchEnd) -> Result<PageSearchEnd> {
         if intent_at(&end)?.is_some() { Box::pin(self.decided_for(end, None)).await } else { Ok(end) }
     }
 
     /// As [`Self::decided`], for a transaction of this age.
-    async fn decided_for(&mut self, mut end: End, age: Option<Age>) -> Result<End> {
+    async fn decided_for(&mut self, mut end: PageSearchEnd, age: Option<Age>) -> Result<PageSearchEnd> {
         let Some(intent) = intent_at(&end)? else { return Ok(end) };
         let state = self.decide(&intent, age).await?;
         let outcome = intent.value(state).map(<[u8]>::to_vec);
-        if let End::Page(found) = &mut end {
+        if let PageSearchEnd::Page(found) = &mut end {
             take_outcome(&mut found.spot, outcome.as_deref())?;
         }
         Ok(end)
@@ -173,7 +173,7 @@ impl<F: Fabric> Operation<'_, F> {
         &mut self,
         accesses: &[Access<'_>],
         numbers: impl Iterator<Item = usize> + Send,
-    ) -> Result<Vec<(usize, End)>> {
+    ) -> Result<Vec<(usize, PageSearchEnd)>> {
         let epoch = self.client.epoch();
         let descent = |at: usize| (at, Descent::new(self.shared, accesses[at].key, Purpose::Write, epoch));
         let mut searches: Vec<_> = numbers.map(descent).collect();

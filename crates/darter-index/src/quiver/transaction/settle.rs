@@ -2,7 +2,7 @@
 //! the transactions of dead clients.
 
 use super::{CHUNK, Installed, Leaf, Own, Place, place_of};
-use crate::quiver::descent::End;
+use crate::quiver::descent::PageSearchEnd;
 use crate::quiver::intents::intent_in;
 use crate::quiver::operation::Operation;
 use crate::quiver::page::{self, Shape};
@@ -93,11 +93,11 @@ impl<F: Fabric> Operation<'_, F> {
             let mut one = unknown.swap_remove(at);
             let key = own.accesses[number].key;
             match end {
-                End::Sealed { .. } => {
+                PageSearchEnd::Sealed { .. } => {
                     let helped = self.help_above(key).await;
                     later.extend(self.after_help(helped, one, settled)?);
                 }
-                End::Page(found)
+                PageSearchEnd::Page(found)
                     if intent_in(&found.spot)?.is_some_and(|intent| Some(intent.status) == own.at) =>
                 {
                     if let Some(place) = place_of(self.shared.keys, key, &found) {
@@ -241,8 +241,8 @@ impl<F: Fabric> Operation<'_, F> {
         for _ in 0..TURNS_MAX {
             let mut descent = self.descent_from_root(key);
             let found = match self.run(&mut descent).await? {
-                End::Page(found) => found,
-                End::Sealed { .. } => {
+                PageSearchEnd::Page(found) => found,
+                PageSearchEnd::Sealed { .. } => {
                     self.help_above(key).await?;
                     continue;
                 }

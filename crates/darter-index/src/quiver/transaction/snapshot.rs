@@ -11,7 +11,7 @@
 use crate::checker::note;
 use crate::ordered::{MULTI_GET_WIDTH, check_key};
 use crate::quiver::Quiver;
-use crate::quiver::descent::{Descent, End, Found, Lookup, Purpose};
+use crate::quiver::descent::{Descent, Found, Lookup, PageSearchEnd, Purpose};
 use crate::quiver::intents::{intent_at, intent_in, states_of};
 use crate::quiver::operation::Operation;
 use crate::quiver::search::value_at;
@@ -85,14 +85,14 @@ impl<F: Fabric> Operation<'_, F> {
         let (mut versions, mut intents, mut is_settled) = (vec![None; keys.len()], Vec::new(), true);
         let values = search::run_all(&mut self.client, self.shared, descents, |number, end, _| {
             match &end {
-                End::Page(found) if !found.head.is_sealed => {
+                PageSearchEnd::Page(found) if !found.head.is_sealed => {
                     versions[number] = version_of(found, epoch, member);
                     if intent_in(&found.spot)?.is_some() {
                         intents.push((number, end));
                         return Ok(None);
                     }
                 }
-                End::Vacant { .. } | End::Diverged { .. } => {}
+                PageSearchEnd::Vacant { .. } | PageSearchEnd::Diverged { .. } => {}
                 _ => is_settled = false,
             }
             Ok(value_at(&end)?.map(<[u8]>::to_vec))

@@ -197,7 +197,7 @@ fn a_client_that_dies_in_a_commit_leaves_all_changes_or_none() {
         let commit = executor.spawn(1, async {
             assert_eq!(other.commit(&mut dies, &changes, 0).await.unwrap(), Commit::Done);
         });
-        let is_over = advance(&mut executor, commit, verbs, executes);
+        let has_ended = advance(&mut executor, commit, verbs, executes);
         let is_done = alone(&pool, async {
             let seen = values(&quiver, &mut client).await;
             let is_done = has_committed(&seen);
@@ -219,7 +219,7 @@ fn a_client_that_dies_in_a_commit_leaves_all_changes_or_none() {
         });
         verify_all(&sim, vec![(pool, client)], &format!("after {verbs} verbs"));
         drop(executor);
-        if is_over {
+        if has_ended {
             assert!(is_done && verbs > 10);
             return;
         }
@@ -294,13 +294,13 @@ fn at_each_verb<T>(
         let commit = executor.spawn(1, async {
             outcome = Some(other.commit(&mut slow, accesses, 0).await.unwrap());
         });
-        let is_over = advance(&mut executor, commit, verbs, executes);
+        let has_ended = advance(&mut executor, commit, verbs, executes);
         let passed = alone(&pool, pass(&quiver, &mut client));
         finish(&mut executor, commit);
         drop(executor);
         alone(&pool, judge(&quiver, &mut client, passed, outcome.unwrap(), &when));
         verify_all(&sim, vec![(second, slow), (pool, client)], &when);
-        if is_over {
+        if has_ended {
             return;
         }
     }
@@ -472,7 +472,7 @@ fn a_commit_that_loses_its_connection_frees_nothing_that_is_linked() {
         let commit = executor.spawn(1, async {
             let _ = other.commit(&mut loses, &accesses, 0).await;
         });
-        let is_over = advance(&mut executor, commit, verbs, executes);
+        let has_ended = advance(&mut executor, commit, verbs, executes);
         sim.process(1).cut(0);
         finish(&mut executor, commit);
         sim.process(1).heal(0);
@@ -483,7 +483,7 @@ fn a_commit_that_loses_its_connection_frees_nothing_that_is_linked() {
             assert!(both == changed || both == [None, None], "after {verbs} verbs: {both:?}");
         });
         verify_all(&sim, vec![(cut_off, loses), (pool, client)], &format!("after {verbs} verbs"));
-        if is_over {
+        if has_ended {
             return;
         }
     }
@@ -504,7 +504,7 @@ fn a_commit_without_memory_changes_nothing_or_succeeds() {
         let commit = executor.spawn(1, async {
             outcome = Some(other.commit(&mut poor, &changes, 0).await);
         });
-        let is_over = advance(&mut executor, commit, stops[0], executes);
+        let has_ended = advance(&mut executor, commit, stops[0], executes);
         let fills = executor.spawn(0, async {
             for key in [b"\x61", b"\x62", b"\x63"] {
                 quiver.put(&mut client, key, b"more", Condition::Always).await.unwrap();
@@ -532,7 +532,7 @@ fn a_commit_without_memory_changes_nothing_or_succeeds() {
             assert_eq!(has_committed(&seen), is_done, "after {stops:?}");
         });
         verify_all(&sim, vec![(second, poor), (pool, client)], &format!("after {stops:?}"));
-        [is_over, is_filled]
+        [has_ended, is_filled]
     });
     assert!(refused > 10, "{refused}");
 }

@@ -13,14 +13,14 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-enum Step {
+enum CutStep {
     Put(Vec<u8>, Vec<u8>),
     Delete(Vec<u8>),
 }
 
 /// Steps that cover everything: fan-out through all node types and back, splits, prefixes, long
 /// keys.
-fn script() -> Vec<Step> {
+fn script() -> Vec<CutStep> {
     let key = |n: u32| match n % 3 {
         0 => vec![b'f', (n % 256) as u8],
         1 => [vec![b'p'; n as usize % 50], vec![(n % 7) as u8]].concat(),
@@ -29,28 +29,28 @@ fn script() -> Vec<Step> {
     // With this seed, later deletes collapse all nodes that failed deletes have left with one
     // child.
     let mut dice = Pcg64Mcg::seed_from_u64(3);
-    let puts = (0..150).map(|n| Step::Put(key(n * 5), vec![n as u8; n as usize * 3]));
-    let mut steps: Vec<Step> = puts.collect();
+    let puts = (0..150).map(|n| CutStep::Put(key(n * 5), vec![n as u8; n as usize * 3]));
+    let mut steps: Vec<CutStep> = puts.collect();
     steps.extend((0..150).map(|_| {
         let key = key(dice.random_range(0..750_u32));
-        if dice.random_range(0..3) == 0 { Step::Put(key, vec![9; 40]) } else { Step::Delete(key) }
+        if dice.random_range(0..3) == 0 { CutStep::Put(key, vec![9; 40]) } else { CutStep::Delete(key) }
     }));
     steps
 }
 
 /// The model after a step.
-fn applied(model: &Model, step: &Step) -> Model {
+fn applied(model: &Model, step: &CutStep) -> Model {
     let mut model = model.clone();
     match step {
-        Step::Put(key, value) => drop(model.insert(key.clone(), value.clone())),
-        Step::Delete(key) => drop(model.remove(key)),
+        CutStep::Put(key, value) => drop(model.insert(key.clone(), value.clone())),
+        CutStep::Delete(key) => drop(model.remove(key)),
     }
     model
 }
 
 /// Sets the model to the state, of the two possible ones, in which the index is for the step's key.
-fn settle_on<T: Tested, F: Fabric>(watcher: &mut Bench<T, F>, model: &mut Model, step: &Step) {
-    let (Step::Put(key, _) | Step::Delete(key)) = step;
+fn settle_on<T: Tested, F: Fabric>(watcher: &mut Bench<T, F>, model: &mut Model, step: &CutStep) {
+    let (CutStep::Put(key, _) | CutStep::Delete(key)) = step;
     let after = applied(model, step);
     let found = watcher.get(key);
     if found.as_ref() == after.get(key) {
@@ -63,11 +63,11 @@ fn settle_on<T: Tested, F: Fabric>(watcher: &mut Bench<T, F>, model: &mut Model,
 async fn run<F: Fabric, I: OrderedIndex<F>>(
     index: &I,
     client: &mut Client<F>,
-    step: &Step,
+    step: &CutStep,
 ) -> Result<(), IndexError> {
     match step {
-        Step::Put(key, value) => index.put(client, key, value, Condition::Always).await.map(drop),
-        Step::Delete(key) => index.delete(client, key).await.map(drop),
+        CutStep::Put(key, value) => index.put(client, key, value, Condition::Always).await.map(drop),
+        CutStep::Delete(key) => index.delete(client, key).await.map(drop),
     }
 }
 
@@ -143,7 +143,7 @@ pub(crate) fn a_check_that_cannot_read_reports_no_damage<T: Tested>() {
     let fabric = memory(32 << 20, 2);
     let plan = fabric.plan().clone();
     let mut bench = Bench::<T, _>::on(fabric, &PoolOptions::default());
-    for step in script().iter().filter(|step| matches!(step, Step::Put(..))) {
+    for step in script().iter().filter(|step| matches!(step, CutStep::Put(..))) {
         block_on(run(&bench.index, &mut bench.client, step)).unwrap();
     }
     plan.heal();

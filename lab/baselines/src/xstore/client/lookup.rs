@@ -8,7 +8,7 @@
 
 use super::super::descriptor::Descriptor;
 use super::super::leaf::{HEAD_WORDS, Head, Header, Pointer};
-use super::super::model::{Entry, Leaves, Step, SubModel, model_key};
+use super::super::model::{Entry, Leaves, RouteStep, SubModel, model_key};
 use super::look::{Verdict, blob_value, has_not_moved, is_still, judge, record_value, without};
 use super::tree::Way;
 use super::view::{Models, Sight, is_within};
@@ -101,11 +101,11 @@ impl<'a> Lookup<'a> {
     pub(super) fn post<F: Fabric>(&mut self, client: &Client<F>, batch: &mut Batch) -> Reads {
         if matches!(self.state, State::Route) {
             match self.route.step() {
-                Step::Leaves(leaves) => {
+                RouteStep::Leaves(leaves) => {
                     self.look_at(client, &leaves.entries);
                     self.leaves = Some(leaves);
                 }
-                Step::Children(entries) => self.look_at(client, &entries),
+                RouteStep::Children(entries) => self.look_at(client, &entries),
                 step => match self.models.place(client, self.index, &step) {
                     Some((addr, words)) => return smallvec![batch.read(addr, words)],
                     None => self.state = State::Call,

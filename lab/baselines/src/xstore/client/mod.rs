@@ -9,7 +9,7 @@ mod tree;
 pub(crate) mod view;
 
 use super::descriptor::Descriptor;
-use super::model::{Step, SubModel, View, model_key};
+use super::model::{RouteStep, SubModel, View, model_key};
 use super::wire::{self, REQUEST_WORDS, Reader, Taken, Text};
 use super::{XStore, bound_bytes, condition_word, range_word};
 use darter_fabric::{Fabric, OpKind};
@@ -20,7 +20,7 @@ use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client, Pinned};
 use lookup::{Lookup, Reads};
 use ranges::{Range, Ranges};
-use scan::{End, Walk};
+use scan::{ScanEnd, Walk};
 use smallvec::SmallVec;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -378,10 +378,10 @@ impl<F: Fabric> XStore<F> {
             let mut left = part.clone();
             walk.narrow(&mut left);
             match end {
-                End::Over => return Ok(()),
-                End::Open if left != *part => {}
-                End::Changed => changes += 1,
-                End::Open | End::Astray => changes = SCAN_CHANGES_MAX,
+                ScanEnd::Over => return Ok(()),
+                ScanEnd::Open if left != *part => {}
+                ScanEnd::Changed => changes += 1,
+                ScanEnd::Open | ScanEnd::Astray => changes = SCAN_CHANGES_MAX,
             }
             *part = left;
         }
@@ -436,8 +436,8 @@ impl Range {
         let Some(models) = self.sight.recent() else { return 0 };
         let step = self.sight.way(&models, model_key(key), (0, 0)).step();
         let entries = match &step {
-            Step::Leaves(leaves) => &leaves.entries[..],
-            Step::Children(entries) => entries,
+            RouteStep::Leaves(leaves) => &leaves.entries[..],
+            RouteStep::Children(entries) => entries,
             _ => &[],
         };
         match entries {

@@ -9,7 +9,7 @@
 
 use super::super::descriptor::Descriptor;
 use super::super::leaf::{Bound as LeafBound, HEAD_WORDS, Head, Header, Pointer, SLOTS};
-use super::super::model::{Entry, Step, last_below, model_key};
+use super::super::model::{Entry, RouteStep, last_below, model_key};
 use super::look::record_value;
 use super::lookup::is_leaf;
 use super::tree::Way;
@@ -143,7 +143,7 @@ impl Cursor {
 
 /// How a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum ScanEnd {
     /// All pairs have been read.
     Over,
     /// The scan continues with the rest of the range.
@@ -237,7 +237,7 @@ impl<'a> Walk<'a> {
     ///
     /// # Errors
     /// A damaged index; errors of the fabric.
-    pub(super) async fn run<F: Fabric>(&mut self, client: &mut Pinned<'_, F>) -> Result<End> {
+    pub(super) async fn run<F: Fabric>(&mut self, client: &mut Pinned<'_, F>) -> Result<ScanEnd> {
         for _ in 0..ROUNDS_MAX {
             self.foresee(client);
             let mut batch = client.batch();
@@ -247,7 +247,7 @@ impl<'a> Walk<'a> {
             let posted = self.post_pending(&mut batch);
             if batch.is_empty() {
                 client.recycle(batch);
-                return Ok(if self.is_last { End::Over } else { End::Astray });
+                return Ok(if self.is_last { ScanEnd::Over } else { ScanEnd::Astray });
             }
             let done = client.submit(batch).await?;
             let outcome = self.absorb_pending(&done, &posted);
@@ -260,13 +260,13 @@ impl<'a> Walk<'a> {
             self.absorb_heads(&done, &heads);
             client.recycle(done);
             if !outcome? {
-                return Ok(End::Changed);
+                return Ok(ScanEnd::Changed);
             }
             if self.pairs.len() >= self.limit || self.is_last && self.pending.is_empty() {
-                return Ok(End::Over);
+                return Ok(ScanEnd::Over);
             }
         }
-        Ok(End::Open)
+        Ok(ScanEnd::Open)
     }
 
     /// Returns whether no more leaves are needed, as far as is known.
@@ -296,13 +296,13 @@ impl<'a> Walk<'a> {
             self.sight.way(self.models, self.cursor.model_key(), more)
         });
         match route.step() {
-            Step::Leaves(leaves) => self.foresee_all(client, &leaves.entries),
-            Step::Children(entries) => self.foresee_all(client, &entries),
-            Step::Call => {
+            RouteStep::Leaves(leaves) => self.foresee_all(client, &leaves.entries),
+            RouteStep::Children(entries) => self.foresee_all(client, &entries),
+            RouteStep::Call => {
                 self.route = None;
                 self.follow(client);
             }
-            Step::Top | Step::SubModel(_) | Step::Entries(..) | Step::Inner(_) => {}
+            RouteStep::Top | RouteStep::SubModel(_) | RouteStep::Entries(..) | RouteStep::Inner(_) => {}
         }
     }
 

@@ -6,7 +6,7 @@
 //! cache, and a client with an older view finds nothing in it.
 
 use super::super::image::{ImageWord, InnerNode, NODE_BYTES};
-use super::super::model::{Cache, Entry, Leaves, NoModel, Route, Step, View};
+use super::super::model::{Cache, Entry, Leaves, NoModel, Route, RouteStep, View};
 use crate::sync::lock;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -132,11 +132,11 @@ impl<'a> TreeWay<'a> {
         }
     }
 
-    fn step(&self) -> Step {
+    fn step(&self) -> RouteStep {
         match &self.state {
-            State::Node(number) => Step::Inner(*number),
-            State::Leaves(entries) if !entries.is_empty() => Step::Children(entries.clone()),
-            State::Leaves(_) | State::Nowhere => Step::Call,
+            State::Node(number) => RouteStep::Inner(*number),
+            State::Leaves(entries) if !entries.is_empty() => RouteStep::Children(entries.clone()),
+            State::Leaves(_) | State::Nowhere => RouteStep::Call,
         }
     }
 
@@ -173,7 +173,7 @@ impl<'a> Way<'a> {
     }
 
     /// Returns the next step.
-    pub(super) fn step(&self) -> Step {
+    pub(super) fn step(&self) -> RouteStep {
         match self {
             Self::Models(route) => route.step(),
             Self::Tree(way) => way.step(),
@@ -237,8 +237,8 @@ mod tests {
         let (mut way, mut reads) = (way(cache, generation, key), 0);
         loop {
             match way.step() {
-                Step::Inner(number) => way.absorb(node(number).words()).unwrap(),
-                Step::Children(entries) => return (entries[0].1.number(), reads),
+                RouteStep::Inner(number) => way.absorb(node(number).words()).unwrap(),
+                RouteStep::Children(entries) => return (entries[0].1.number(), reads),
                 step => panic!("{step:?}"),
             }
             reads += 1;
@@ -278,9 +278,9 @@ mod tests {
         way.renew(&models, VIEW, None, (1, renewed));
         let again =
             Way::new((&models, Some(&cache)), (VIEW, Some(ImageWord { levels: 2, root: 100 })), 15, (9, 9));
-        let Step::Children(entries) = again.step() else { panic!("{again:?}") };
+        let RouteStep::Children(entries) = again.step() else { panic!("{again:?}") };
         assert_eq!(entries.iter().map(|(_, entry)| entry.incarnation()).collect::<Vec<_>>(), [2, 8]);
         let nowhere = Way::new((&models, Some(&cache)), (VIEW, None), 15, (0, 0));
-        assert_eq!((nowhere.step(), nowhere.submodel()), (Step::Call, None));
+        assert_eq!((nowhere.step(), nowhere.submodel()), (RouteStep::Call, None));
     }
 }

@@ -9,7 +9,7 @@ use super::super::XStoreOptions;
 use super::super::descriptor::Descriptor;
 use super::super::image::{ImageWord, NODE_WORDS};
 use super::super::leaf::address;
-use super::super::model::{Cache, Step, SubModel, TopModel, View};
+use super::super::model::{Cache, RouteStep, SubModel, TopModel, View};
 use super::super::root::{ModelsWord, ROOT_WORDS, Root, top_of};
 use super::tree::{TreeCache, Way};
 use crate::sync::lock;
@@ -33,17 +33,17 @@ impl Models {
         &self,
         client: &Client<F>,
         index: &Descriptor,
-        step: &Step,
+        step: &RouteStep,
     ) -> Option<(GlobalAddr, usize)> {
         let (addr, words) = match step {
-            Step::Top => (top_of(self.root_at), TopModel::WORDS),
-            Step::SubModel(submodel) => (self.submodel_at(*submodel)?, SubModel::WORDS),
-            Step::Entries(table, positions) => {
+            RouteStep::Top => (top_of(self.root_at), TopModel::WORDS),
+            RouteStep::SubModel(submodel) => (self.submodel_at(*submodel)?, SubModel::WORDS),
+            RouteStep::Entries(table, positions) => {
                 let offset = table.offset() + u64::from(*positions.start()) * 8;
                 (GlobalAddr::new(index.node, offset), positions.clone().count())
             }
-            Step::Inner(number) => (index.leaf(*number), NODE_WORDS),
-            Step::Leaves(_) | Step::Children(_) | Step::Call => return None,
+            RouteStep::Inner(number) => (index.leaf(*number), NODE_WORDS),
+            RouteStep::Leaves(_) | RouteStep::Children(_) | RouteStep::Call => return None,
         };
         is_within(client, addr, words).then_some((addr, words))
     }

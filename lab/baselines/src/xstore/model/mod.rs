@@ -43,7 +43,7 @@ mod train;
 mod trainer;
 
 pub(super) use cache::Hits;
-pub(crate) use cache::{Cache, Leaves, NoModel, Route, Step, View};
+pub(crate) use cache::{Cache, Leaves, NoModel, Route, RouteStep, View};
 pub(crate) use entry::Entry;
 pub(crate) use key::{last_below, least_key, model_key};
 pub(crate) use sub::{SubModel, TableRef};

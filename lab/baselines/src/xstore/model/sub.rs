@@ -172,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_words_predict_within_the_table_or_are_no_model(words: [u64; 2], x: f64) {
+        fn any_words_predict_within_the_table_or_are_refused(words: [u64; 2], x: f64) {
             // Random words have a valid check once in 65,536 cases: set it.
             let check = check(words[0], words[1] & !0 >> 16);
             let words = [words[0], words[1] & !0 >> 16 | check << 48];
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_torn_are_no_model() {
+    fn torn_words_are_not_a_model() {
         let model =
             |n: u32| SubModel { slope: n as f32, intercept: -3.5, table: n, min_error: 3, max_error: 200 };
         for n in 1..1000 {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_no_model() {
+    fn zeros_are_not_a_model() {
         assert_eq!(SubModel::from_words([0; 2]), None);
         assert_eq!(SubModel::from_words(SubModel::NONE.words()), Some(SubModel::NONE));
         assert_eq!(SubModel::NONE.predict(3.0), None);

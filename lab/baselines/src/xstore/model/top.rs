@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_is_no_model() {
+    fn words_without_a_line_are_not_a_model() {
         for (slope, intercept) in [(f32::NAN, 0.0), (-1.0, 0.0), (f32::INFINITY, 0.0), (1.0, f32::NAN)] {
             let model = TopModel { origin: 7, slope, intercept };
             assert_eq!(TopModel::from_words(model.words()), None);

@@ -10,9 +10,9 @@
 mod emptied;
 mod image;
 mod learning;
-mod mend;
 mod publish;
 mod read;
+mod repair;
 mod service;
 mod survey;
 mod write;
@@ -199,7 +199,7 @@ impl<F: Fabric> Owner<F> {
     }
 
     /// Returns whether this server has no keys: its range is no longer part of the index.
-    fn is_over(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.tree().span.is_none()
     }
 
@@ -316,7 +316,7 @@ impl<F: Fabric> Operation<'_, F> {
             if self.is_sound(&leaf) {
                 return Ok(leaf);
             }
-            self.mend(number, &leaf).await?;
+            self.repair(number, &leaf).await?;
         }
         Err(IndexError::corrupt(self.shared.descriptor.leaf(number), "a leaf that cannot be repaired"))
     }

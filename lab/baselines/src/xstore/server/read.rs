@@ -147,14 +147,14 @@ impl<F: Fabric> Operation<'_, F> {
             }
             words[1] = count;
             let next = if range.reverse { self.shared.last_below(&low) } else { behind };
-            let is_over = |next: &Vec<u8>| match (&range.from, &range.to) {
+            let has_ended = |next: &Vec<u8>| match (&range.from, &range.to) {
                 _ if count == limit => true,
                 (_, At::Included(to) | At::Excluded(to)) if !range.reverse => next > to,
                 (At::Included(from) | At::Excluded(from), _) if range.reverse => low <= *from,
                 _ => false,
             };
             let next_is_none = next.is_none();
-            let Some(next) = next.filter(|next| !is_over(next)) else {
+            let Some(next) = next.filter(|next| !has_ended(next)) else {
                 if let Some(bound) = ended.filter(|_| next_is_none && count < limit) {
                     words[0] = SCAN_ENDED;
                     wire::write(&mut words, Some(Text::Plain(&bound)));

@@ -44,7 +44,7 @@ struct Role<F: Fabric> {
     /// By the address of a range's descriptor; 0 stands for the index's.
     owners: BTreeMap<u64, Arc<Owner<F>>>,
     /// Whether the server has stopped accepting calls.
-    is_over: bool,
+    has_ended: bool,
 }
 
 impl<F: Fabric> fmt::Debug for State<F> {
@@ -74,7 +74,7 @@ impl<F: Fabric> XStoreService<F> {
     }
 
     fn with(connect: impl Fn() -> Result<F> + Send + Sync + 'static, pool: Option<Pool<F>>) -> Self {
-        let role = Mutex::new(Role { pool, owners: BTreeMap::new(), is_over: false });
+        let role = Mutex::new(Role { pool, owners: BTreeMap::new(), has_ended: false });
         Self { state: Arc::new(State { connect: Box::new(connect), role, starting: Arc::default() }) }
     }
 
@@ -152,7 +152,7 @@ impl<F: Fabric> XStoreService<F> {
     /// Stops accepting calls, and leaves the pool when those in progress have ended.
     pub fn end(&self) {
         let mut role = lock(&self.state.role);
-        role.is_over = true;
+        role.has_ended = true;
         let left = (std::mem::take(&mut role.owners), role.pool.take());
         drop(role);
         drop(left);
@@ -196,7 +196,7 @@ impl<F: Fabric> State<F> {
     where
         R: Future<Output = Result<Option<Vec<u64>>>>,
     {
-        if lock(&self.role).is_over {
+        if lock(&self.role).has_ended {
             return Err(wire::stopping());
         }
         let outcome = match self.owner(range).await {
@@ -420,7 +420,7 @@ async fn scan<F: Fabric>(owner: Arc<Owner<F>>, words: Vec<u64>) -> Words {
 async fn maintain<F: Fabric>(owner: Arc<Owner<F>>, _: Vec<u64>) -> Words {
     owner.maintain().await?;
     // If this range is over, the caller has to run the upkeep of the ranges that replaced it.
-    if owner.is_over() { Err(owner.moved()) } else { Ok(Some(Vec::new())) }
+    if owner.is_empty() { Err(owner.moved()) } else { Ok(Some(Vec::new())) }
 }
 
 /// Publishes the leaves from a given one on, or the leaves of a table of ranges.

@@ -3,7 +3,7 @@
 use super::super::leaf::{Bound, HEAD_WORDS, Header, KEYS_AT, Leaf, NEW, Pointer, SLOTS, key_hash};
 use super::super::record::Record;
 use super::Operation;
-use super::mend::new_head;
+use super::repair::new_head;
 use crate::sherman::bound::separator;
 use darter_fabric::{Batch, Fabric};
 use darter_index::radix::drafts::Drafts;

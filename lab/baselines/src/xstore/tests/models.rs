@@ -43,7 +43,7 @@ fn another_generation_is_read_in_the_next_epoch() {
 
 /// A put whose cached leaf has split since goes to the leaf of its key.
 #[test]
-fn a_hint_of_a_leaf_that_has_split_is_no_more_than_one() {
+fn put_with_a_hint_of_a_split_leaf_goes_to_the_leaf_of_its_key() {
     let (mut world, mut model) = trained(BY_MODELS, 30);
     let (index, mut client) = world.reader(u64::MAX);
     for key in 0..500_u64 {

@@ -12,7 +12,7 @@ pub(super) struct Outcomes {
     pub(super) answers: Vec<(u64, Result<Vec<u64>, FabricError>)>,
     /// Clients that were shut out.
     pub(super) fenced: BTreeSet<usize>,
-    /// Those that have not been reported yet.
+    /// The shut-out clients that have not been reported yet.
     pub(super) news: Vec<usize>,
     /// Frames that received a reply.
     pub(super) frames: u64,

@@ -25,7 +25,7 @@ impl<const HASHED_LAYOUT: bool> Subject for OfArt<HASHED_LAYOUT> {
 
     const PROMISES: Promises = Promises {
         survives: &Fault::BESIDE_LOCKS,
-        trips_beside_stopped: None,
+        trips_while_stopped: None,
         may_lose_values: false,
         exact_memory: true,
     };

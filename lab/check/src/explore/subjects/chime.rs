@@ -50,7 +50,7 @@ impl<R: Held> Subject for OfChime<R> {
 
     const PROMISES: Promises = Promises {
         survives: &Fault::BESIDE_LOCKS,
-        trips_beside_stopped: None,
+        trips_while_stopped: None,
         may_lose_values: false,
         exact_memory: false,
     };

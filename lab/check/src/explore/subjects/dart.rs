@@ -41,7 +41,7 @@ impl Subject for OfDart {
 
     const PROMISES: Promises = Promises {
         survives: &Fault::NAMES,
-        trips_beside_stopped: Some(1000),
+        trips_while_stopped: Some(1000),
         may_lose_values: false,
         exact_memory: true,
     };
@@ -76,7 +76,7 @@ impl Subject for OfDart {
             scenario::next_prefix(),
             edge(),
             empty_edge(),
-            scenario::bowing(),
+            scenario::superseded(),
             hollow(),
             scenario::contest(),
             scenario::root(TYPES[0], CAPACITIES[0]),

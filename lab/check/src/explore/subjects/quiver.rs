@@ -40,7 +40,7 @@ impl<const REMEMBERS: bool, const SKIPS: bool> Subject for OfQuiver<REMEMBERS, S
 
     const PROMISES: Promises = Promises {
         survives: &Fault::NAMES,
-        trips_beside_stopped: Some(1000),
+        trips_while_stopped: Some(1000),
         may_lose_values: false,
         exact_memory: !REMEMBERS && !SKIPS,
     };
@@ -60,7 +60,7 @@ impl<const REMEMBERS: bool, const SKIPS: bool> Subject for OfQuiver<REMEMBERS, S
         all.push(scenario::shrink("page", 8));
         all.push(scenario::above("page", 4));
         all.push(scenario::contest());
-        all.push(scenario::bowing());
+        all.push(scenario::superseded());
         all.push(head());
         all.push(parts());
         all.push(walk());

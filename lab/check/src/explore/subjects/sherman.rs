@@ -76,7 +76,7 @@ impl<T: Techniques> Subject for OfSherman<T> {
 
     const PROMISES: Promises = Promises {
         survives: &Fault::BESIDE_LOCKS,
-        trips_beside_stopped: None,
+        trips_while_stopped: None,
         may_lose_values: T::INLINE.is_some(),
         exact_memory: false,
     };

@@ -40,7 +40,7 @@ impl<const IN_PLACE: bool> Subject for OfSmart<IN_PLACE> {
 
     const PROMISES: Promises = Promises {
         survives: &Fault::BESIDE_LOCKS,
-        trips_beside_stopped: if IN_PLACE { None } else { Some(1000) },
+        trips_while_stopped: if IN_PLACE { None } else { Some(1000) },
         may_lose_values: IN_PLACE,
         exact_memory: false,
     };

@@ -23,7 +23,7 @@ impl<const DESIGN: usize> Subject for OfWort<DESIGN> {
 
     const PROMISES: Promises = Promises {
         survives: &Fault::BESIDE_LOCKS,
-        trips_beside_stopped: None,
+        trips_while_stopped: None,
         may_lose_values: false,
         exact_memory: true,
     };

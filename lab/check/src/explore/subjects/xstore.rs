@@ -95,7 +95,7 @@ impl<H: Held> Subject for OfXStore<H> {
 
     const PROMISES: Promises = Promises {
         survives: SURVIVES,
-        trips_beside_stopped: Some(TRIPS),
+        trips_while_stopped: Some(TRIPS),
         may_lose_values: false,
         exact_memory: true,
     };

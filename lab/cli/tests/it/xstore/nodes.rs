@@ -36,12 +36,12 @@ type Allowed = BTreeMap<Vec<u8>, Vec<Option<Vec<u8>>>>;
 struct Shared {
     acknowledged: AtomicU64,
     failed: AtomicU64,
-    is_over: AtomicBool,
+    has_ended: AtomicBool,
 }
 
 impl Shared {
-    fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
     }
 
     /// Records an outcome, and returns it if there is one.
@@ -70,7 +70,7 @@ impl Shared {
         let (mut own, mut unsure, mut next, mut is_full) = (Model::new(), Allowed::new(), 0, false);
         let mut keys: Vec<Vec<u8>> = Vec::new();
         for turn in 0_u64.. {
-            if self.is_over() {
+            if self.has_ended() {
                 break;
             }
             let old = keys.get((turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize % keys.len().max(1));
@@ -134,7 +134,7 @@ impl Shared {
     /// Reads the unchanging keys, one by one and by scans in both directions.
     fn read(&self, mut view: View) {
         for turn in 0_u64.. {
-            if self.is_over() {
+            if self.has_ended() {
                 break;
             }
             let key = turn.wrapping_mul(37) % (STILL * 2);
@@ -239,7 +239,7 @@ fn three_nodes_with_ranges_are_killed_in_turn() {
         kill(&shared, &mut view, &mut nodes[at], at);
         view.sweep();
     }
-    shared.is_over.store(true, Ordering::Release);
+    shared.has_ended.store(true, Ordering::Release);
     let mut allowed: Allowed = filling.into_iter().map(|(key, value)| (key, vec![Some(value)])).collect();
     for writer in writers {
         allowed.append(&mut writer.join().unwrap());

@@ -16,7 +16,7 @@
 mod route;
 mod shard;
 
-pub(crate) use route::{Leaves, NoModel, Route, Step};
+pub(crate) use route::{Leaves, NoModel, Route, RouteStep};
 
 use self::shard::{Entries, Shard};
 use super::entry::Entry;

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 
 /// The next step of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum RouteStep {
     /// READ the words of the top model.
     Top,
     /// READ the words of this sub-model.
@@ -97,15 +97,15 @@ impl<'a> Route<'a> {
     }
 
     /// Returns the next step.
-    pub(crate) fn step(&self) -> Step {
+    pub(crate) fn step(&self) -> RouteStep {
         match &self.state {
-            State::Start => Step::Top,
-            State::Top(_) => self.submodel.map_or(Step::Top, Step::SubModel),
+            State::Start => RouteStep::Top,
+            State::Top(_) => self.submodel.map_or(RouteStep::Top, RouteStep::SubModel),
             State::Table { place, first, known } => match missing(known) {
-                Some((from, to)) => Step::Entries(place.1, first + from..=first + to),
-                None => Step::Leaves(leaves(*place, *first, known)),
+                Some((from, to)) => RouteStep::Entries(place.1, first + from..=first + to),
+                None => RouteStep::Leaves(leaves(*place, *first, known)),
             },
-            State::Silent => Step::Call,
+            State::Silent => RouteStep::Call,
         }
     }
 

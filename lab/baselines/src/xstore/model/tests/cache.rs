@@ -3,7 +3,7 @@
 
 use super::models::Models;
 use super::tree::{Tree, mix, random};
-use crate::xstore::model::cache::{Cache, Hits, Leaves, NoModel, Step, View};
+use crate::xstore::model::cache::{Cache, Hits, Leaves, NoModel, RouteStep, View};
 use crate::xstore::model::entry::Entry;
 use crate::xstore::model::sub::{PREDICTED_MAX, SubModel};
 use crate::xstore::model::submodels_for;
@@ -25,7 +25,9 @@ fn follow(cache: &Cache, models: &Models, key: u64) -> (Option<Leaves>, u64) {
         let step = route.step();
         match models.read(&step) {
             Some(words) => route.absorb(&words).unwrap(),
-            None => break (if let Step::Leaves(leaves) = step { Some(leaves) } else { None }, round_trips),
+            None => {
+                break (if let RouteStep::Leaves(leaves) = step { Some(leaves) } else { None }, round_trips);
+            }
         }
         round_trips += 1;
     }
@@ -111,7 +113,7 @@ fn submodels_of_hot_keys_stay() {
 }
 
 #[test]
-fn entries_behind_the_last_leaf_cost_nothing() {
+fn entries_after_the_last_leaf_cost_nothing() {
     let tree = Tree::of(0..100);
     let models = Models::of(&tree, 1);
     let cache = Cache::new(1 << 20);
@@ -127,7 +129,7 @@ fn entries_behind_the_last_leaf_cost_nothing() {
 }
 
 #[test]
-fn a_scan_learns_the_leaves_behind_as_far_as_the_table_goes() {
+fn scan_learns_the_following_leaves_up_to_the_end_of_the_table() {
     let (tree, models) = index();
     let cache = Cache::new(u64::MAX);
     let numbers: Vec<u32> = tree.leaves.values().map(|leaf| leaf.number).collect();
@@ -137,7 +139,7 @@ fn a_scan_learns_the_leaves_behind_as_far_as_the_table_goes() {
         let mut round_trips = 0;
         let leaves = loop {
             match route.step() {
-                Step::Leaves(leaves) => break leaves,
+                RouteStep::Leaves(leaves) => break leaves,
                 step => route.absorb(&models.read(&step).unwrap()).unwrap(),
             }
             round_trips += 1;
@@ -161,7 +163,7 @@ fn another_generation_forgets_everything() {
     gets(&cache, &tree, &models);
     let old = models.view;
     let mut stray = cache.route(old, 5);
-    let Step::Leaves(_) = stray.step() else { panic!("not cached") };
+    let RouteStep::Leaves(_) = stray.step() else { panic!("not cached") };
     // A route of the old generation is in progress when the new one begins.
     cache.forget_submodel(old, stray.submodel().unwrap());
     stray = cache.route(old, 5);
@@ -174,7 +176,7 @@ fn another_generation_forgets_everything() {
     stray.absorb(&words).unwrap();
     let words = models.read(&stray.step()).unwrap();
     stray.absorb(&words).unwrap();
-    assert!(matches!(stray.step(), Step::Leaves(_)));
+    assert!(matches!(stray.step(), RouteStep::Leaves(_)));
     let stale =
         Models { view: old, top: models.top, subs: models.subs.clone(), memory: models.memory.clone() };
     assert_eq!(follow(&cache, &stale, mix(1)).1, 3);
@@ -246,7 +248,7 @@ fn a_model_that_predicts_nothing_leads_to_a_call() {
 }
 
 #[test]
-fn words_that_are_no_model_or_too_few_are_refused() {
+fn words_without_a_model_or_too_few_are_refused() {
     let (_, models) = index();
     let cache = Cache::new(u64::MAX);
     let mut route = cache.route(models.view, 1 << 63);
@@ -280,23 +282,23 @@ proptest! {
             for _ in 0..40 {
                 dice = mix(dice);
                 let words = match route.step() {
-                    Step::Top => vec![dice, mix(dice) & 0x7fff_ffff_7fff_ffff],
-                    Step::SubModel(submodel) => {
+                    RouteStep::Top => vec![dice, mix(dice) & 0x7fff_ffff_7fff_ffff],
+                    RouteStep::SubModel(submodel) => {
                         prop_assert!(submodel < submodels.max(1));
                         vec![dice, mix(dice)]
                     }
-                    Step::Entries(table, positions) => {
+                    RouteStep::Entries(table, positions) => {
                         prop_assert!(*positions.end() < table.entries());
                         let count = positions.count() as u64;
                         prop_assert!(count <= u64::from(PREDICTED_MAX));
                         (0..count).map(|at| mix(dice ^ at)).collect()
                     }
-                    Step::Leaves(leaves) => {
+                    RouteStep::Leaves(leaves) => {
                         prop_assert!((1..=PREDICTED_MAX as usize).contains(&leaves.entries.len()));
                         break;
                     }
-                    Step::Call => break,
-                    step @ (Step::Inner(_) | Step::Children(_)) => panic!("models have no {step:?}"),
+                    RouteStep::Call => break,
+                    step @ (RouteStep::Inner(_) | RouteStep::Children(_)) => panic!("models have no {step:?}"),
                 };
                 let _ = route.absorb(&words);
             }

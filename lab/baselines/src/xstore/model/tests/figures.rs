@@ -5,7 +5,7 @@ use super::tree::{Tree, linear, mix, noised, random};
 use crate::xstore::model::figures::Figures;
 use crate::xstore::model::sub::LEAF_SLOTS;
 use crate::xstore::model::train::{Scope, train_sub};
-use crate::xstore::model::{Cache, Step, SubModel, submodels_for};
+use crate::xstore::model::{Cache, RouteStep, SubModel, submodels_for};
 use std::collections::HashMap;
 use std::time::Instant;
 
@@ -90,7 +90,7 @@ fn stale_shares(keys: u64) -> [f64; 4] {
         let mut route = cache.route(models.view, key);
         let leaves = loop {
             match route.step() {
-                Step::Leaves(leaves) => break leaves,
+                RouteStep::Leaves(leaves) => break leaves,
                 step => route.absorb(&models.read(&step).unwrap()).unwrap(),
             }
         };

@@ -6,7 +6,7 @@ use crate::xstore::model::sub::{SubModel, TableRef};
 use crate::xstore::model::top::TopModel;
 use crate::xstore::model::train::{LeafView, Scope, Trained, train_sub};
 use crate::xstore::model::trainer::Trainer;
-use crate::xstore::model::{Step, View};
+use crate::xstore::model::{RouteStep, View};
 use std::collections::BTreeMap;
 
 /// Words in memory: sub-models by number, and consecutive tables.
@@ -86,17 +86,17 @@ impl Models {
     }
 
     /// Returns the words of a step. `None` if it reads none.
-    pub(super) fn read(&self, step: &Step) -> Option<Vec<u64>> {
+    pub(super) fn read(&self, step: &RouteStep) -> Option<Vec<u64>> {
         match step {
-            Step::Top => Some(self.top.words().to_vec()),
-            Step::SubModel(submodel) => Some(self.subs[submodel].words().to_vec()),
-            Step::Entries(table, positions) => {
+            RouteStep::Top => Some(self.top.words().to_vec()),
+            RouteStep::SubModel(submodel) => Some(self.subs[submodel].words().to_vec()),
+            RouteStep::Entries(table, positions) => {
                 let at = (table.offset() / 8) as usize;
                 let (start, end) = (*positions.start() as usize, *positions.end() as usize);
                 assert!(end < table.entries() as usize);
                 Some(self.memory[at + start..=at + end].to_vec())
             }
-            Step::Leaves(_) | Step::Call | Step::Inner(_) | Step::Children(_) => None,
+            RouteStep::Leaves(_) | RouteStep::Call | RouteStep::Inner(_) | RouteStep::Children(_) => None,
         }
     }
 }

@@ -94,11 +94,11 @@ impl<F: Fabric> Operation<'_, F> {
     ///
     /// # Errors
     /// A damaged index; errors of the fabric.
-    pub(super) async fn mend(&mut self, number: u32, leaf: &Leaf) -> Result<()> {
+    pub(super) async fn repair(&mut self, number: u32, leaf: &Leaf) -> Result<()> {
         let layout = self.shared.descriptor.layout;
         let Header { count, next, .. } = leaf.head.header;
         if !leaf.head.header.is_moving() && layout.is_inline() {
-            return self.mend_records(number, leaf).await;
+            return self.repair_records(number, leaf).await;
         }
         let high = if next == 0 { self.shared.high() } else { self.read_leaf(next).await?.head.low };
         let kept = self.kept_slots(leaf, &high).await?;
@@ -123,7 +123,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Restores torn records of a leaf at rest from the spare.
-    async fn mend_records(&mut self, number: u32, leaf: &Leaf) -> Result<()> {
+    async fn repair_records(&mut self, number: u32, leaf: &Leaf) -> Result<()> {
         let layout = self.shared.descriptor.layout;
         let spare = leaf.records[SLOTS].as_ref();
         for slot in (0..leaf.head.counted().len()).filter(|&slot| leaf.record(slot).is_none()) {

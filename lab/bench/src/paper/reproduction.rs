@@ -2,19 +2,14 @@
 //! ([`Figure`]), or by counting the cache lines of trees
 //! ([`LineFigure`](super::line_figure::LineFigure)).
 
-use super::claim::distances;
+use super::claim::{Row, chart, sheet};
 use super::figure::{Figure, Scale};
+use super::point::PaperPoint;
 use super::selection::Selection;
 use crate::Setting;
 use crate::compare::{self, Comparison, PoolLocation, Results};
 use darter_bench::BenchError;
 use darter_fabric::counted;
-#[cfg(test)]
-use {
-    super::claim::Claim,
-    super::quantity::{Span, Stated},
-    crate::compare::Sheet,
-};
 
 /// The description of a figure, before it is run.
 pub(crate) struct Synopsis {
@@ -31,7 +26,7 @@ pub(crate) struct Synopsis {
 }
 
 /// The result of a figure's run.
-pub(crate) struct Held {
+pub(crate) struct Reproduction {
     /// Whether times are modelled.
     pub(crate) modelled: bool,
     /// What was run, in sentences.
@@ -41,7 +36,7 @@ pub(crate) struct Held {
 }
 
 /// A figure that can be reproduced here.
-pub(crate) trait Holdable: Sync {
+pub(crate) trait Reproducible: Sync {
     /// Returns its description.
     fn synopsis(&self, scale: &Scale) -> Synopsis;
 
@@ -49,7 +44,7 @@ pub(crate) trait Holdable: Sync {
     fn validate(&self, scale: &Scale) -> Result<(), BenchError>;
 
     /// Runs it.
-    fn hold(&self, scale: &Scale, setting: &Setting) -> Result<Held, BenchError>;
+    fn reproduce(&self, scale: &Scale, setting: &Setting) -> Result<Reproduction, BenchError>;
 
     /// Returns its texts.
     #[cfg(test)]
@@ -60,23 +55,8 @@ pub(crate) trait Holdable: Sync {
 #[cfg(test)]
 pub(crate) struct Words {
     pub(crate) differs: &'static str,
-    /// Section, statement and number of each claim.
-    pub(crate) claims: Vec<(&'static str, &'static str, Stated)>,
     /// The paper's numbers without measurements.
-    pub(crate) unmeasured: Sheet,
-}
-
-#[cfg(test)]
-impl Words {
-    /// Returns the texts with these claims; `compute` gives our numbers without a measurement.
-    pub(crate) fn of<O>(
-        differs: &'static str,
-        claims: &[Claim<O>],
-        compute: impl Fn(&O) -> Option<Span>,
-    ) -> Self {
-        let said = claims.iter().map(|claim| (claim.section, claim.statement, claim.stated)).collect();
-        Self { differs, claims: said, unmeasured: distances(claims, false, compute) }
-    }
+    pub(crate) rows: Vec<Row>,
 }
 
 /// Returns whether times of a comparison are meaningful for a figure: those of a model, or over
@@ -85,7 +65,7 @@ fn has_clock(comparison: &Comparison) -> bool {
     comparison.pool.is_modelled() || matches!(comparison.pool, PoolLocation::Tcp { .. })
 }
 
-impl Holdable for Figure {
+impl Reproducible for Figure {
     fn synopsis(&self, scale: &Scale) -> Synopsis {
         let comparisons = (self.comparisons)(scale);
         let clock = match comparisons.iter().any(|comparison| comparison.pool.is_modelled()) {
@@ -99,14 +79,20 @@ impl Holdable for Figure {
             .collect();
         indexes.sort_unstable();
         indexes.dedup();
-        Synopsis { name: self.name, title: self.title, clock, indexes, numbers: self.claims.len() }
+        Synopsis {
+            name: self.name,
+            title: self.title,
+            clock,
+            indexes,
+            numbers: self.points.len() + self.claims.len(),
+        }
     }
 
     fn validate(&self, scale: &Scale) -> Result<(), BenchError> {
         (self.comparisons)(scale).iter().try_for_each(compare::Comparison::validate)
     }
 
-    fn hold(&self, scale: &Scale, setting: &Setting) -> Result<Held, BenchError> {
+    fn reproduce(&self, scale: &Scale, setting: &Setting) -> Result<Reproduction, BenchError> {
         let mut measurements = Vec::new();
         for comparison in (self.comparisons)(scale) {
             let mut measured = compare::measure(&comparison, setting)?;
@@ -125,13 +111,26 @@ impl Holdable for Figure {
             self.differs
         );
         let selection = Selection::of(&measurements);
-        let mut sheets = vec![distances(self.claims, modelled, |ours| ours(&selection))];
+        let rows = self.rows(&selection);
+        let mut sheets = vec![sheet(&rows, modelled)];
         sheets.extend(compare::by_workload(&measurements));
-        Ok(Held { modelled, what: vec![what], results: Results::of(sheets, &measurements)? })
+        let references: Vec<_> = self.points.iter().map(|point| point.reference(&selection)).collect();
+        let mut charts = compare::plots_of_figure(self.name, &measurements, &references);
+        charts.extend(chart(self.name, &rows, self.points.len() + 1));
+        let results = Results::with_charts(sheets, charts, &measurements)?;
+        Ok(Reproduction { modelled, what: vec![what], results })
     }
 
     #[cfg(test)]
     fn words(&self) -> Words {
-        Words::of(self.differs, self.claims, |ours| ours(&Selection::of(&[])))
+        Words { differs: self.differs, rows: self.rows(&Selection::of(&[])) }
+    }
+}
+
+impl Figure {
+    /// Returns the paper's numbers and ours: the points, then the claims.
+    fn rows(&self, selection: &Selection<'_>) -> Vec<Row> {
+        let points = self.points.iter().map(|point: &PaperPoint| point.row(selection));
+        points.chain(self.claims.iter().map(|claim| claim.row(|ours| ours(selection)))).collect()
     }
 }
