@@ -8,8 +8,8 @@ use super::options::GatewayOptions;
 use super::request::BULK_BYTES_MAX;
 use super::slow::SlowLog;
 use super::statistics::{Baseline, Counts, Since, Sums, ThreadCounts};
-use darter::Store;
-use darter::engine::{Engine, OrderedIndex};
+use darter::{IndexKind, Store};
+use darter::engine::Engine;
 use darter_fabric::Fabric;
 use darter_telemetry::descriptors;
 use darter_telemetry::log_limit::{LogKind, LogLimiter};
@@ -122,7 +122,7 @@ impl GatewayState {
             base: Mutex::default(),
             log: Mutex::new(LogLimiter::new(Instant::now())),
             argument_bytes_max: value_bytes_max(&store).min(BULK_BYTES_MAX),
-            has_transactions: store.index().name() != "dart",
+            has_transactions: store.index().kind() == Some(IndexKind::Quiver),
             options,
             store,
             joins_logged: AtomicU64::new(0),
