@@ -25,6 +25,27 @@ pub(super) fn intent_at(end: &PageSearchEnd) -> Result<Option<Intent<'_>>> {
     }
 }
 
+/// Reads the outcomes of the intents at the ends of some descents, in one round trip. Returns each
+/// descent's number with the state of the transaction and the value that the key has.
+///
+/// # Errors
+/// Those of [`states_of`].
+pub(super) async fn outcomes<F: Fabric>(
+    client: &mut Client<F>,
+    ends: &[(usize, PageSearchEnd)],
+) -> Result<Vec<(usize, State, Option<Vec<u8>>)>> {
+    let mut intents = Vec::with_capacity(ends.len());
+    for (number, end) in ends {
+        intents.extend(intent_at(end)?.map(|intent| (*number, intent)));
+    }
+    let at: Vec<_> = intents.iter().map(|(_, intent)| intent.status).collect();
+    let states = states_of(client, &at).await?;
+    let outcome = |((number, intent), state): ((usize, Intent<'_>), State)| {
+        (number, state, intent.value(state).map(<[u8]>::to_vec))
+    };
+    Ok(intents.into_iter().zip(states).map(outcome).collect())
+}
+
 /// Reads the states of some transactions by their status words, in one round trip.
 ///
 /// # Errors

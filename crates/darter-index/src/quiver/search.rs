@@ -3,7 +3,7 @@
 use super::Quiver;
 use super::descent::{Descent, Image, Lookup, PageSearchEnd, Purpose};
 use super::fold::took_a_trip;
-use super::intents::{intent_at, states_of};
+use super::intents::{intent_at, outcomes, states_of};
 use super::operation::Operation;
 use super::shared::Shared;
 use crate::Result;
@@ -98,11 +98,8 @@ impl<F: Fabric> Quiver<F> {
         let mut values = values.await?;
         intents.retain(|(number, _)| *number < values.len());
         if !intents.is_empty() {
-            let all: Vec<_> = intents.iter().map(|(_, end)| intent_at(end)).collect::<Result<_>>()?;
-            let at: Vec<_> = all.iter().flatten().map(|intent| intent.status).collect();
-            let states = Box::pin(states_of(&mut operation.client, &at)).await?;
-            for ((intent, state), (number, _)) in all.iter().flatten().zip(states).zip(&intents) {
-                values[*number] = intent.value(state).map(<[u8]>::to_vec);
+            for (number, _, value) in Box::pin(outcomes(&mut operation.client, &intents)).await? {
+                values[number] = value;
             }
         }
         if let Some(number) = moved_out {

@@ -12,7 +12,7 @@ use crate::checker::note;
 use crate::ordered::{MULTI_GET_WIDTH, check_key};
 use crate::quiver::Quiver;
 use crate::quiver::descent::{Descent, Found, Lookup, PageSearchEnd, Purpose};
-use crate::quiver::intents::{intent_at, intent_in, states_of};
+use crate::quiver::intents::{intent_in, outcomes};
 use crate::quiver::operation::Operation;
 use crate::quiver::search::value_at;
 use crate::quiver::situations;
@@ -104,13 +104,9 @@ impl<F: Fabric> Operation<'_, F> {
         let mut read: Vec<Versioned> = values.into_iter().zip(versions).collect();
         intents.retain(|(number, _)| *number < read.len());
         if !intents.is_empty() {
-            let all: Vec<_> = intents.iter().map(|(_, end)| intent_at(end)).collect::<Result<_>>()?;
-            let at: Vec<_> = all.iter().flatten().map(|intent| intent.status).collect();
-            let states = Box::pin(states_of(&mut self.client, &at)).await?;
-            for ((intent, state), (number, _)) in all.iter().flatten().zip(states).zip(&intents) {
-                let (value, version) = &mut read[*number];
-                *value = intent.value(state).map(<[u8]>::to_vec);
-                *version = version.map(|version| Version { state: Some(state as u8), ..version });
+            for (number, state, value) in Box::pin(outcomes(&mut self.client, &intents)).await? {
+                let version = read[number].1.map(|version| Version { state: Some(state as u8), ..version });
+                read[number] = (value, version);
             }
         }
         Ok(Some(read))
