@@ -185,20 +185,30 @@ impl Worker {
         self.transaction.as_mut().unwrap_or_else(|| outside())
     }
 
+    /// Reads the first of the keys whose values the transaction does not know, and keeps them.
+    async fn note_unknown(&mut self, places: &[&[u8]]) -> Result<(), Error> {
+        let overlay = self.overlay();
+        let unknown: Vec<&[u8]> =
+            places.iter().copied().filter(|place| overlay.known(place).is_none()).collect();
+        if !unknown.is_empty() {
+            let link = &mut self.link;
+            let values = attempted!(
+                link,
+                Repeat::Always,
+                link.open.index.read_versions(&mut link.client, &unknown).await
+            )?;
+            let overlay = self.overlay();
+            for (place, (value, version)) in unknown.into_iter().zip(values) {
+                overlay.note(place, value, version)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Reads a key, unless the transaction knows its value, and returns its place.
     async fn noted(&mut self, key: &[u8]) -> Result<Vec<u8>, Error> {
         let place = self.place_of(key)?;
-        if self.overlay().known(&place).is_none() {
-            let link = &mut self.link;
-            let read = attempted!(
-                link,
-                Repeat::Always,
-                link.open.index.read_versions(&mut link.client, &[&place]).await
-            )?;
-            for (value, version) in read {
-                self.overlay().note(&place, value, version)?;
-            }
-        }
+        self.note_unknown(&[&place]).await?;
         Ok(place)
     }
 
@@ -281,20 +291,7 @@ impl Worker {
     /// of all of them.
     async fn note_first(&mut self, keys: &[&[u8]]) -> Result<Places, Error> {
         let places = Places::of(self.space, keys.iter().copied())?;
-        let overlay = self.overlay();
-        let unknown: Vec<&[u8]> = places.iter().filter(|place| overlay.known(place).is_none()).collect();
-        if !unknown.is_empty() {
-            let link = &mut self.link;
-            let values = attempted!(
-                link,
-                Repeat::Always,
-                link.open.index.read_versions(&mut link.client, &unknown).await
-            )?;
-            let overlay = self.overlay();
-            for (place, (value, version)) in unknown.into_iter().zip(values) {
-                overlay.note(place, value, version)?;
-            }
-        }
+        self.note_unknown(&places.iter().collect::<Vec<_>>()).await?;
         Ok(places)
     }
 
