@@ -1,6 +1,7 @@
 //! Scores of sorted sets as text: parsed as C's `strtod` does, and formatted as `%.17g` does.
 
 use super::hexadecimal::Hexadecimal;
+use super::number::general;
 use std::ops::Bound;
 
 /// Splits a sign off.
@@ -50,39 +51,9 @@ pub(super) fn bound(text: &[u8]) -> Option<Bound<f64>> {
     Some(if is_exclusive { Bound::Excluded(score) } else { Bound::Included(score) })
 }
 
-/// Significant digits.
-const DIGITS: i32 = 17;
-
 /// Formats a score as `%.17g` does.
 pub(super) fn text(score: f64) -> String {
-    if score.is_infinite() {
-        return if score > 0.0 { "inf" } else { "-inf" }.to_owned();
-    }
-    let exact = format!("{score:.*e}", DIGITS as usize - 1);
-    // The format always has an exponent.
-    let (mantissa, exponent) = exact.split_once('e').unwrap_or((&exact, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or_default();
-    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
-    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
-    let digits = digits.trim_end_matches('0');
-    let point = |whole: &str, fraction: &str| {
-        if fraction.is_empty() { whole.to_owned() } else { format!("{whole}.{fraction}") }
-    };
-    if digits.is_empty() {
-        return format!("{sign}0");
-    }
-    if !(-4..DIGITS).contains(&exponent) {
-        let number = point(&digits[..1], &digits[1..]);
-        let exponent_sign = if exponent < 0 { '-' } else { '+' };
-        return format!("{sign}{number}e{exponent_sign}{:02}", exponent.abs());
-    }
-    if exponent < 0 {
-        let zeros = "0".repeat((-exponent - 1) as usize);
-        return format!("{sign}0.{zeros}{digits}");
-    }
-    let whole = exponent as usize + 1;
-    let padded = format!("{digits:0<whole$}");
-    format!("{sign}{}", point(&padded[..whole], &padded[whole..]))
+    general(score, 17)
 }
 
 #[cfg(test)]

@@ -5,8 +5,7 @@ use super::json_parser::Parser;
 use super::library::{
     Answer, Library, NULL, Trouble, as_number, bad_argument, integer, shape, string, type_name,
 };
-use super::numbers::general;
-use crate::number::signed;
+use crate::number::{general, signed};
 use mlua::{Lua, Table, Value};
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -192,7 +192,7 @@ pub(super) fn string(lua: &Lua, args: &[Value], at: usize, function: &str) -> Re
     match args.get(at) {
         Some(Value::String(text)) => Ok(text.clone()),
         Some(number @ (Value::Integer(_) | Value::Number(_))) => {
-            let text = super::numbers::general(as_number(number).unwrap_or_default(), 14);
+            let text = crate::number::general(as_number(number).unwrap_or_default(), 14);
             Ok(lua.create_string(text)?)
         }
         _ => Err(wrong_type(args, at, function, "string")),

@@ -7,6 +7,7 @@ use super::replies::{Unwritten, Writer, single, to_lua};
 use super::task::{Ask, Invocation, Link, Loaded, Outcome, Task};
 use super::{Stop, Words, bits, cache, json, msgpack, numbers, pack};
 use crate::REDIS_VERSION;
+use crate::number::general;
 use crate::reply::Reply;
 use darter_fabric::wire::Outbox;
 use mlua::chunk::ChunkMode;
@@ -355,7 +356,7 @@ fn command(context: &Context, args: &[Value]) -> Result<Vec<u8>, Trouble> {
         match arg {
             Value::String(text) => words.push(&text.as_bytes()),
             Value::Integer(_) | Value::Number(_) => {
-                words.push(numbers::general(as_number(arg).unwrap_or_default(), 17).as_bytes());
+                words.push(general(as_number(arg).unwrap_or_default(), 17).as_bytes());
             }
             _ => return Err(coded("Lua redis lib command arguments must be strings or integers")),
         }
