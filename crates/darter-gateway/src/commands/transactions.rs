@@ -169,23 +169,24 @@ pub(super) async fn run_alone(call: &mut Call<'_>, command: &'static Command) ->
     let is_transfer = matches!(command.id, Copy | Rename | Renamenx);
     let start = call.reply.position();
     let held = is_transfer.then(|| call.args.get(1).to_vec()).into_iter().collect();
+    let mut is_large = false;
     let done = atomically(call, held, async |call| {
         call.keys.read_heads(keys_read(command, call.args)).await?;
-        if is_transfer && call.keys.has_elements(call.args.get(1), COPIED_MAX + 1).await? {
-            let (keys, max) = (COPIED_MAX + 1, COPIED_MAX);
-            return Err(Fault::Store(TransactionError::TooLarge { keys, max }.into()));
+        is_large = is_transfer && call.keys.has_elements(call.args.get(1), COPIED_MAX + 1).await?;
+        if is_large {
+            return Ok(Body::Abandoned);
         }
         Box::pin(super::run(command.id, call)).await?;
         // To verify that records are absent would cost as much as to add them.
         Ok(if call.keys.is_changing() { Body::Done } else { Body::Abandoned })
     });
-    match done.await {
-        Err(fault) if is_transfer && is_too_large(&fault) => {
-            call.reply.take_back(start);
-            super::run(command.id, call).await
-        }
-        ended => ended,
+    let done = done.await;
+    let is_too_large = |fault| is_transfer && is_too_large(fault);
+    if is_large || done.as_ref().is_err_and(is_too_large) {
+        call.reply.take_back(start);
+        return super::run(command.id, call).await;
     }
+    done
 }
 
 /// Returns whether a command failed because of the limits on transactions.
