@@ -18,6 +18,11 @@ fn has_transactions() -> bool {
     index() != IndexKind::Dart
 }
 
+/// Opens two gateways of a pool, if the index has transactions.
+fn transacting_doors() -> Option<[Door; 2]> {
+    has_transactions().then(|| two_doors(&crate::door::store("mem:128M")))
+}
+
 fn values(reply: Reply) -> Vec<Reply> {
     reply.array()
 }
@@ -51,17 +56,14 @@ fn meanwhile(
 
 #[test]
 fn keys_that_mset_sets_are_always_equal() {
-    if !has_transactions() {
-        return;
-    }
-    let doors = two_doors(&crate::door::store("mem:128M"));
+    let Some(doors) = transacting_doors() else { return };
     meanwhile(
         &doors,
         |client, round| {
             let ok = client.say(&format!("mset a {round} b {round} c {round}"));
             assert_eq!(ok, Reply::Simple("OK".to_owned()));
             if round % 4 == 0 {
-                // All three, or none of those that are there.
+                // All three keys, or none.
                 let removed = client.say("del c a b");
                 assert!([Reply::Integer(0), Reply::Integer(3)].contains(&removed), "{removed:?}");
                 client.say(&format!("msetnx b {round} c {round} a {round}"));
@@ -76,10 +78,7 @@ fn keys_that_mset_sets_are_always_equal() {
 
 #[test]
 fn fields_and_members_that_are_set_together_are_always_equal() {
-    if !has_transactions() {
-        return;
-    }
-    let doors = two_doors(&crate::door::store("mem:128M"));
+    let Some(doors) = transacting_doors() else { return };
     meanwhile(
         &doors,
         |client, round| {
@@ -110,11 +109,8 @@ fn fields_and_members_that_are_set_together_are_always_equal() {
 
 #[test]
 fn a_key_that_is_renamed_has_one_name_at_any_moment() {
-    if !has_transactions() {
-        return;
-    }
     for set in ["set a x", "hset a f 1 g 2 h 3", "zadd a 1 m 2 n 3 o"] {
-        let doors = two_doors(&crate::door::store("mem:128M"));
+        let Some(doors) = transacting_doors() else { return };
         doors[0].client().say(set);
         meanwhile(
             &doors,
@@ -139,10 +135,7 @@ fn a_key_that_is_renamed_has_one_name_at_any_moment() {
 
 #[test]
 fn a_copy_has_the_elements_of_one_moment() {
-    if !has_transactions() {
-        return;
-    }
-    let doors = two_doors(&crate::door::store("mem:128M"));
+    let Some(doors) = transacting_doors() else { return };
     doors[0].client().say("hset h f 0 g 0");
     meanwhile(
         &doors,
@@ -157,10 +150,7 @@ fn a_copy_has_the_elements_of_one_moment() {
 
 #[test]
 fn fields_added_during_renames_are_each_found_once() {
-    if !has_transactions() {
-        return;
-    }
-    let doors = two_doors(&crate::door::store("mem:128M"));
+    let Some(doors) = transacting_doors() else { return };
     let renamed = AtomicUsize::new(0);
     meanwhile(
         &doors,
@@ -224,10 +214,7 @@ fn a_killed_gateway_leaves_each_command_whole_or_undone() {
 
 #[test]
 fn watch_notices_each_of_these_commands() {
-    if !has_transactions() {
-        return;
-    }
-    let doors = two_doors(&crate::door::store("mem:128M"));
+    let Some(doors) = transacting_doors() else { return };
     let mut client = doors[0].client();
     let mut other = doors[1].client();
     for change in [

@@ -558,8 +558,9 @@ fn in_order(reply: &Reply) -> Reply {
     }
 }
 
-#[test]
-fn requests_of_scripts_and_functions_have_redis_replies() {
+/// Runs `compare` with a client of redis-server and one of a gateway, in RESP2 and in RESP3. It adds
+/// the differences that it finds to a list, which must stay empty.
+fn assert_alike(compare: impl Fn(&mut Client, &mut Client, &mut Vec<String>)) {
     if index() == IndexKind::Dart {
         return;
     }
@@ -571,33 +572,29 @@ fn requests_of_scripts_and_functions_have_redis_replies() {
             client.say("flushall");
             client.ask(&["hello", version]);
         }
+        compare(&mut theirs, &mut ours, &mut wrong);
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn requests_of_scripts_and_functions_have_redis_replies() {
+    assert_alike(|theirs, ours, wrong| {
         for request in REQUESTS {
             let (theirs, ours) = (theirs.ask(&words(request)), ours.ask(&words(request)));
             if in_order(&theirs) != in_order(&ours) {
                 wrong.push(format!("{request:?}\n  redis  {theirs:?}\n  darter {ours:?}"));
             }
         }
-    }
-    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+    });
 }
 
 #[test]
 fn scripts_have_redis_replies() {
-    if index() == IndexKind::Dart {
-        return;
-    }
-    let Some(redis) = Redis::start() else { return };
-    let (door, mut wrong) = (Door::open(), Vec::new());
-    let (mut theirs, mut ours) = (Client::connect(redis.address), door.client());
-    for version in ["2", "3"] {
-        for client in [&mut theirs, &mut ours] {
-            client.say("flushall");
-            client.ask(&["hello", version]);
-        }
+    assert_alike(|theirs, ours, wrong| {
         for script in SCRIPTS {
             let request = ["eval", script, "2", "k", "h{k}", "1", "two", "3.5"];
-            compare(&mut theirs, &mut ours, &request, &mut wrong);
+            compare(theirs, ours, &request, wrong);
         }
-    }
-    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+    });
 }
