@@ -357,7 +357,7 @@ impl<F: Fabric> Client<F> {
             Found::Nothing(shortage) => shortage,
         };
         let mut found = Vec::with_capacity(shortage.want);
-        if let Err(error) = process.obtain(endpoint, shortage, &mut found).await {
+        if let Err(error) = process.obtain(endpoint, stock.magazines(), shortage, &mut found).await {
             if matches!(error, PoolError::OutOfSpace { .. }) {
                 reclaimer.note_out_of_space(&process.reclamation);
             }

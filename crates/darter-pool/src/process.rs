@@ -6,7 +6,7 @@
 use darter_fabric::{Fabric, GlobalAddr, block_on};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::blocks::{AuditReport, Blocks, ReachableSet, Shortage, class_bytes};
+use crate::blocks::{AuditReport, Blocks, MagazineList, NewBlocks, ReachableSet, Shortage, class_bytes};
 use crate::error::PoolError;
 use crate::members::{Adoption, MemberTable, Members, SweepReport};
 use crate::reclaim::Reclamation;
@@ -52,22 +52,35 @@ impl<F: Fabric> Process<F> {
         self.blocks.return_blocks(endpoint, 0).await
     }
 
-    /// Takes at least one and at most the wanted number of free objects, all on one node.
+    /// Takes at least one and at most the wanted number of free objects, all on one node. Empties
+    /// the caller's `magazines` before the last try: one object of a slab in them keeps its pages
+    /// from other sizes. Leaves the pool's blocks to members that wait for room, unless it is this
+    /// process's turn.
     pub(crate) async fn obtain(
         &self,
         endpoint: &mut F::Endpoint,
+        magazines: &MagazineList,
         shortage: Shortage,
         out: &mut Vec<GlobalAddr>,
     ) -> Result<(), PoolError> {
         let nodes = self.members.usable_nodes();
         for is_last in [false, true] {
-            if self.blocks.obtain(endpoint, nodes, shortage, is_last, out).await? {
+            let new_blocks = match is_last {
+                _ if self.reclamation.defers_to_others() => NewBlocks::None,
+                false => NewBlocks::Roomy,
+                true => NewBlocks::Any,
+            };
+            if self.blocks.obtain(endpoint, nodes, shortage, new_blocks, out).await? {
+                if new_blocks != NewBlocks::None {
+                    self.reclamation.note_turn(false);
+                }
                 return Ok(());
             }
             if !is_last {
                 // Members that joined since the last upkeep may have freed objects of this process.
                 self.read_members(endpoint).await?;
                 // Blocks of the other kind, or pages of other classes, may turn out empty.
+                self.blocks.empty_magazines(magazines);
                 self.blocks.claim_and_trim(endpoint).await?;
                 self.blocks.return_blocks(endpoint, 0).await?;
             }

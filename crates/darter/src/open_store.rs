@@ -17,6 +17,9 @@ const TRIES_MAX: Duration = Duration::from_secs(10);
 /// Maximum time that dropping a store waits for memory nodes, in addition to the time of a
 /// failover.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(4);
+/// Number of requests for room without success after which the pool counts as full. Other members
+/// may have taken the room that was found for one of them.
+const REQUESTS_MAX: usize = 4;
 /// Maximum number of sweeps of dead processes' memory that an operation waits for.
 const SWEEPS_MAX: usize = 2;
 
@@ -46,8 +49,8 @@ impl<T> Deref for Held<T> {
 pub(crate) struct Waits {
     since: Option<Instant>,
     sweeps: usize,
-    /// Whether it was tried once more after all freed memory had become available.
-    is_full: bool,
+    /// How often it was tried once more after all freed memory had become available.
+    requests: usize,
 }
 
 impl OpenStore {
@@ -74,16 +77,19 @@ impl OpenStore {
     #[cold]
     pub(crate) async fn make_room(&self, client: &mut StoreClient, waits: &mut Waits) -> Room {
         let since = *waits.since.get_or_insert_with(Instant::now);
-        if !waits.is_full && since.elapsed() < TRIES_MAX {
+        if waits.requests < REQUESTS_MAX && since.elapsed() < TRIES_MAX {
             match self.find_room(client).await {
                 Room::Freed => return Room::Freed,
                 held @ Room::HeldBack(_) => return held,
                 Room::Full | Room::NotYet => {
                     // Room may have been freed before the request.
-                    waits.is_full = true;
+                    waits.requests += 1;
                     return Room::Freed;
                 }
             }
+        }
+        if let Some(upkeep) = self.upkeep.get() {
+            upkeep.rooms().confirm_full();
         }
         let Some(sweeper) = self.sweeper.as_ref().filter(|_| waits.sweeps < SWEEPS_MAX) else {
             return Room::Full;

@@ -27,8 +27,10 @@ struct Requests {
     waiting: Vec<Waker>,
     /// Number of results so far; one result serves all requests that wait.
     answers: u64,
-    /// The last result, its epoch, and the time until which it is valid.
-    last: Option<(Room, u64, Instant)>,
+    /// The last result, its epoch, and its duration.
+    last: Option<(Room, u64, Duration)>,
+    /// The time until which the pool counts as full.
+    full_until: Option<Instant>,
 }
 
 impl Rooms {
@@ -47,18 +49,28 @@ impl Rooms {
         let waiting = {
             let mut requests = self.lock();
             requests.answers += 1;
-            requests.last = Some((room, epoch, Instant::now() + took * REST));
+            requests.last = Some((room, epoch, took));
+            requests.full_until = None;
             std::mem::take(&mut requests.waiting)
         };
         waiting.into_iter().for_each(Waker::wake);
     }
 
+    /// Notes that an operation found no room after several requests.
+    pub(crate) fn confirm_full(&self) {
+        let mut requests = self.lock();
+        if let Some((Room::Full, _, took)) = requests.last {
+            requests.full_until.get_or_insert_with(|| Instant::now() + took * REST);
+        }
+    }
+
     /// Returns the last result if a new request would have the same one: nothing was freed since,
     /// or the epoch has not advanced.
     pub(crate) fn known(&self, epoch: u64, has_garbage: bool) -> Option<Room> {
-        let (room, at, until) = self.lock().last?;
+        let requests = self.lock();
+        let (room, at, _) = requests.last?;
         let holds = match room {
-            Room::Full => !has_garbage && Instant::now() < until,
+            Room::Full => !has_garbage && requests.full_until.is_some_and(|until| Instant::now() < until),
             Room::HeldBack(_) => at == epoch,
             Room::Freed | Room::NotYet => false,
         };

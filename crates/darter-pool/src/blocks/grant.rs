@@ -23,20 +23,32 @@ const CLAIMS_PER_SHORTAGE: usize = 64;
 const PAGES_PER_SHORTAGE: usize = 2048;
 /// Words read by one verb.
 const TABLE_WORDS_PER_READ: usize = 4096;
-/// A closed block is taken before a free one if at least one part in this many is free.
+/// A closed block has much room, and is taken before a free one, if at least one part in this many
+/// is free.
 const ROOM_PART_MIN: u64 = 32;
+
+/// Blocks that a search for objects may take from the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NewBlocks {
+    /// None.
+    None,
+    /// Free blocks, and closed ones with much room.
+    Roomy,
+    /// Free and closed blocks.
+    Any,
+}
 
 impl<F: Fabric> Blocks<F> {
     /// Takes at least one and at most the wanted number of free objects, all on one node: the first
     /// of `nodes` nodes that has some, beginning with the preferred one. Returns whether there were
-    /// any. If `is_last`, every closed block is tried. Absent nodes are skipped; if the others have
-    /// no room, the last try fails with an absent node's error.
+    /// any. Absent nodes are skipped; if the others have no room, a search that may take any blocks
+    /// fails with an absent node's error.
     pub(crate) async fn obtain(
         &self,
         endpoint: &mut F::Endpoint,
         nodes: u8,
         shortage: Shortage,
-        is_last: bool,
+        new_blocks: NewBlocks,
         out: &mut Vec<GlobalAddr>,
     ) -> Result<bool, PoolError> {
         let nodes = usize::from(nodes);
@@ -48,7 +60,7 @@ impl<F: Fabric> Blocks<F> {
             } else if self.fabric().remote_nodes().is_absent(node) {
                 Err(FabricError::Unreachable { node }.into())
             } else {
-                self.obtain_on(endpoint, Shortage { node, ..shortage }, is_last, out).await
+                self.obtain_on(endpoint, Shortage { node, ..shortage }, new_blocks, out).await
             };
             match obtained {
                 Ok(true) => return Ok(true),
@@ -58,14 +70,14 @@ impl<F: Fabric> Blocks<F> {
                 Err(error) => return Err(error),
             }
         }
-        absent.filter(|_| is_last).map_or(Ok(false), Err)
+        absent.filter(|_| new_blocks == NewBlocks::Any).map_or(Ok(false), Err)
     }
 
     async fn obtain_on(
         &self,
         endpoint: &mut F::Endpoint,
         Shortage { node, kind, class, want }: Shortage,
-        is_last: bool,
+        new_blocks: NewBlocks,
         out: &mut Vec<GlobalAddr>,
     ) -> Result<bool, PoolError> {
         let mut may_claim = self.has_met_others() && !is_run(class);
@@ -95,7 +107,7 @@ impl<F: Fabric> Blocks<F> {
                 }
                 continue;
             }
-            if !self.acquire_block(endpoint, node, kind, is_last).await? {
+            if !self.acquire_block(endpoint, node, kind, new_blocks).await? {
                 return Ok(false);
             }
         }
@@ -154,8 +166,11 @@ impl<F: Fabric> Blocks<F> {
         endpoint: &mut F::Endpoint,
         node: u8,
         kind: AllocKind,
-        is_last: bool,
+        new_blocks: NewBlocks,
     ) -> Result<bool, PoolError> {
+        if new_blocks == NewBlocks::None {
+            return Ok(false);
+        }
         let words = self.read_block_table(endpoint, node).await?;
         let table: Vec<_> = (0u32..)
             .zip(words)
@@ -165,7 +180,7 @@ impl<F: Fabric> Blocks<F> {
         for &(block, word) in &table {
             let is_closed = word.state == BlockState::Closed && word.kind == kind;
             if is_closed
-                && (is_last || u64::from(word.low) >= room_min)
+                && (new_blocks == NewBlocks::Any || u64::from(word.low) >= room_min)
                 && self.reopen(endpoint, block, word).await?
             {
                 return Ok(true);

@@ -49,6 +49,7 @@ mod sweep;
 pub use audit::AuditReport;
 pub use block::MemberId;
 pub(crate) use block::{BlockState, BlockWord};
+pub(crate) use grant::NewBlocks;
 pub(crate) use layout::{BlockId, Layout};
 pub(crate) use magazine::MagazineList;
 pub use object::AllocKind;

@@ -14,7 +14,7 @@ use crate::fixtures::{create, is_pending_after, maintain, open, options, poll, s
 use crate::members::{MemberLine, MemberTable};
 use crate::region::EPOCH_AT;
 use crate::sync::lock;
-use crate::{Client, Extension, Pool, Room};
+use crate::{Client, Extension, Pool, PoolError, Room};
 
 const NEVER: u64 = u64::MAX;
 
@@ -330,11 +330,15 @@ fn member_that_requests_room_gets_unused_blocks_of_others() {
         maintain(&one, 1);
     }
     assert!(one.is_asked_for_room() && request.progress(0) == Room::Freed);
+    let mut taken = block_on(holder.alloc(0, 1000, AllocKind::Inner));
+    assert!(matches!(taken, Err(PoolError::OutOfSpace { .. })), "the other member waits for the free blocks");
     alloc().unwrap();
     drop(request);
     maintain(&two, 1);
     maintain(&one, 1);
     assert!(!one.is_asked_for_room());
+    taken = block_on(holder.alloc(0, 1000, AllocKind::Inner));
+    taken.unwrap();
     drop((holder, asking));
 }
 
@@ -396,6 +400,8 @@ fn a_block_is_handed_over_without_anything_that_a_client_has_of_it() {
         assert_eq!(is_closed(), has != Has::Kept, "{has:?}");
         assert!(!blocks.is_handing_over(), "{has:?}");
         drop((pinned, request));
+        maintain(&two, 1);
+        maintain(&one, 1);
         assert!(blocks.owns(alloc(&mut client)), "{has:?}: the object lies in a block of another member");
     }
 }

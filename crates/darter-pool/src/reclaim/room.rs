@@ -27,7 +27,7 @@ pub enum Room {
     /// Memory was freed: try again.
     Freed,
     /// All memory that was freed before the request is in use again, or free: the pool is full if
-    /// another try fails.
+    /// further tries fail.
     Full,
     /// Freed memory waits for a member that makes no progress.
     HeldBack(Laggard),
@@ -60,6 +60,7 @@ impl RoomRequest<'_> {
             return Room::Freed;
         }
         if epoch >= self.first + EPOCHS && !self.reclamation.has_garbage() {
+            self.reclamation.note_turn(true);
             return Room::Full;
         }
         let since = match self.moved {

@@ -54,6 +54,8 @@ pub(crate) struct Reclamation {
     room_requests: AtomicU32,
     /// Another member waits for room.
     is_asked: AtomicBool,
+    /// This process has waited for room as long as a request takes, and has found none since.
+    is_my_turn: AtomicBool,
     /// How far this process has got with the blocks that it hands over.
     hand_over: Mutex<HandOver>,
     /// The member that the epoch waited for in the last round.
@@ -106,6 +108,7 @@ impl Reclamation {
             waiting: AtomicU32::new(0),
             room_requests: AtomicU32::new(0),
             is_asked: AtomicBool::new(false),
+            is_my_turn: AtomicBool::new(false),
             hand_over: Mutex::default(),
             laggard: Mutex::default(),
             stuck: AtomicU64::new(u64::MAX),
@@ -183,6 +186,18 @@ impl Reclamation {
     /// Returns whether another member waits for room, as of the last round.
     pub(crate) fn is_asked_for_room(&self) -> bool {
         self.is_asked.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether this process leaves the pool's blocks to members that wait for room. Otherwise
+    /// one that reuses its own memory, and so never waits for long, would take all blocks that are
+    /// handed over.
+    pub(crate) fn defers_to_others(&self) -> bool {
+        self.is_asked_for_room() && !self.is_my_turn.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether this process may take blocks although others wait.
+    pub(crate) fn note_turn(&self, is_mine: bool) {
+        self.is_my_turn.store(is_mine, Ordering::Relaxed);
     }
 
     /// Returns whether any object waits to be freed, including those that clients still keep.

@@ -69,7 +69,7 @@ fn members_that_overwrite_values_of_many_sizes_leave_room_for_another() {
 
 #[test]
 fn values_of_many_sizes_are_overwritten_in_a_small_pool() {
-    assert_room_for_values_of_many_sizes("8M");
+    assert_room_for_values_of_many_sizes("4M");
 }
 
 #[test]
