@@ -109,6 +109,20 @@ impl Content {
         Ok(content)
     }
 
+    /// Adds pairs for a page that keeps its edges, unless one of their keys is here already.
+    /// Returns whether they were added. `depth` is that of the page's node. For content that was
+    /// read up to the page's last edge.
+    pub(super) fn add(&mut self, added: &[Pair], depth: usize) -> bool {
+        let is_here = |pair: &Pair| self.pairs.binary_search_by(|own| own.key.cmp(&pair.key)).is_ok();
+        if added.iter().any(is_here) {
+            return false;
+        }
+        self.pairs.extend_from_slice(added);
+        self.pairs.sort_by(|a, b| a.key.cmp(&b.key));
+        self.edges = self.pairs.iter().map(|pair| edge(&pair.key, depth)).collect();
+        true
+    }
+
     /// Whether the keys are below these edges of the page's node, each below the edge given by its
     /// word. Parts are made and linked by these edges, so a damaged leaf must be detected here.
     fn belongs(&self, keys: HashKeys, identity: u64, shape: &Shape, edges: EdgeRange) -> bool {

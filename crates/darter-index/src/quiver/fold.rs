@@ -103,7 +103,7 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// The slot that points to a key's page, the page, and its words; `None` if the key's page is
     /// no longer the known one.
-    async fn read_page_of(
+    pub(super) async fn read_page_of(
         &mut self,
         key: &[u8],
         known: Option<PageRef>,

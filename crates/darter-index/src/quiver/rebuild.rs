@@ -9,7 +9,7 @@ use super::nibble::{EdgeRange, NibbleKey, edge};
 use super::node::{self, Content, NodeAt, Slot};
 use super::operation::Operation;
 use super::page::{PageRef, Shape};
-use super::pair::{Maker, Place};
+use super::pair::{Maker, Pair, Place};
 use super::parent_slot::ParentSlot;
 use super::plan::{Kind, Part, plan};
 use super::situations;
@@ -35,6 +35,31 @@ struct MadePart {
     slot: Slot,
     /// The part's page, if it is one.
     page: Option<PageHint>,
+}
+
+impl Old {
+    /// Adds pairs to the content for the new page if it need not be cut. Returns whether they were
+    /// added.
+    fn add(&mut self, added: &[Pair], records_max: usize) -> bool {
+        let may_add = !added.is_empty() && added.len() <= self.room(records_max);
+        may_add && self.pairs.add(added, self.shape.depth)
+    }
+
+    /// The number of live pairs.
+    pub(super) fn len(&self) -> usize {
+        self.pairs.pairs.len()
+    }
+
+    /// The number of pairs that can be added without cutting the page; 0 if it is being replaced.
+    pub(super) fn room(&self, records_max: usize) -> usize {
+        let edges = self.shape.edges;
+        if self.parent.edges != edges {
+            return 0;
+        }
+        // The pairs of a single edge are never cut: they become a node.
+        let max = if edges.lo == edges.hi { usize::MAX } else { records_max };
+        max.saturating_sub(self.len())
+    }
 }
 
 impl<F: Fabric> Operation<'_, F> {
@@ -111,8 +136,23 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// As [`Self::rebuild`], for a page whose pairs were also read.
-    pub(super) async fn replace(&mut self, mut old: Old, mut words: Vec<u64>) -> Result<()> {
+    pub(super) async fn replace(&mut self, old: Old, words: Vec<u64>) -> Result<()> {
+        self.replace_adding(old, words, &[]).await.map(drop)
+    }
+
+    /// As [`Self::replace`], and adds pairs of keys that the page is responsible for. Returns
+    /// whether they were added: not if the page has one of the keys, if another client has replaced
+    /// the page, or if it would have to be cut, since all clients that replace a page must cut it
+    /// in the same places.
+    pub(super) async fn replace_adding(
+        &mut self,
+        mut old: Old,
+        mut words: Vec<u64>,
+        added: &[Pair],
+    ) -> Result<bool> {
         let Old { parent, page, shape, .. } = old;
+        let records = self.shared.geometry.records;
+        let mut adds = old.add(added, records);
         let mut made = self.make_all(&old).await?;
         let before = words.clone();
         self.seal_words(page, &shape, &mut words).await?;
@@ -121,9 +161,10 @@ impl<F: Fabric> Operation<'_, F> {
         if is_changed {
             self.discard_all(made);
             old = self.old_page(parent, page, shape, &words).await?;
+            adds = old.add(added, records);
             made = self.make_all(&old).await?;
         }
-        self.link_all(&old, made).await
+        Ok(self.link_all(&old, made).await? && adds)
     }
 
     /// The content to replace, from the page's words.
@@ -179,8 +220,9 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Links the parts that are not linked yet, from the last to the first. The client that links a
-    /// part retires the leaves of the page that the part does not name.
-    async fn link_all(&mut self, old: &Old, made: Vec<MadePart>) -> Result<()> {
+    /// part retires the leaves of the page that the part does not name. Returns whether this client
+    /// linked the first part.
+    async fn link_all(&mut self, old: &Old, made: Vec<MadePart>) -> Result<bool> {
         let is_parted = made.iter().any(|made| made.part.edges != old.shape.edges);
         let first = made.first().map(|made| made.part.kind);
         let mut is_going = true;
@@ -212,11 +254,11 @@ impl<F: Fabric> Operation<'_, F> {
         }
         if !is_going {
             note(situations::REBUILD_LOST);
-            return Ok(());
+            return Ok(false);
         }
         note_outcome(first, is_parted);
         self.retire(old.page.addr, old.page.bytes(), AllocKind::Inner);
-        Ok(())
+        Ok(true)
     }
 
     /// Makes a part. Returns the slot for it, and the page if it is one.

@@ -65,6 +65,10 @@ crate::situations! {
     VERSIONS_VERIFIED = "VersionsVerified";
     /// A page with an intent was replaced.
     INTENT_MOVED = "IntentMoved";
+    /// A page was replaced by one with the intents of several new keys.
+    INTENTS_ADDED = "IntentsAdded";
+    /// The same was given up because another client was faster, or had inserted one of the keys.
+    INTENTS_NOT_ADDED = "IntentsNotAdded";
     /// A sweep settled the intents of a page.
     INTENT_SWEPT = "IntentSwept";
     /// A transaction found another value than it had read.

@@ -166,7 +166,8 @@ impl<F: Fabric> Operation<'_, F> {
         match end {
             PageSearchEnd::Page(found) => pin!(self.place_in_page(draft, found, is_unconditional)).await,
             PageSearchEnd::Vacant { parent } => {
-                Box::pin(self.fill_vacancy(Pair::new(draft.key.to_vec(), value), parent)).await
+                let pair = Pair::new(draft.key.to_vec(), value);
+                Box::pin(self.fill_vacancy(&[pair], parent)).await
             }
             PageSearchEnd::Diverged { parent, child } => {
                 Box::pin(self.part_path(Pair::new(draft.key.to_vec(), value), parent, child)).await
@@ -178,14 +179,14 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    /// Puts a page with one pair in a slot with NONE.
-    pub(super) async fn fill_vacancy(&mut self, pair: Pair, parent: ParentSlot) -> Result<Attempt> {
+    /// Puts a page with some pairs, in key order, in a slot with NONE.
+    pub(super) async fn fill_vacancy(&mut self, pairs: &[Pair], parent: ParentSlot) -> Result<Attempt> {
         let ParentSlot { node, identity, edges, at, mut copied } = parent;
         let Content::None { hi } = at.slot.content() else { return Ok(Attempt::Again) };
         let mut maker = Maker::new(self.shared, self.client.epoch());
         let edges = EdgeRange { hi, ..edges };
         let place = Place { identity, depth: node.depth, edges, home: node.addr.node() };
-        let made = maker.page(&mut self.client, place, &[pair]).await;
+        let made = maker.page(&mut self.client, place, pairs).await;
         let page = self.made(&mut maker, made)?;
         maker.copy_map(node.addr, &mut copied, &page);
         let found = maker

@@ -88,6 +88,12 @@ impl Status {
         Self { state, ..self }
     }
 
+    /// The status after one more step of the owner.
+    #[must_use]
+    pub fn advanced(self) -> Self {
+        Self { progress: self.progress.wrapping_add(1), ..self }
+    }
+
     /// The word to store at an address.
     pub fn word(self, at: GlobalAddr) -> u64 {
         let rest =

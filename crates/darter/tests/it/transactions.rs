@@ -275,6 +275,23 @@ fn a_transfer_takes_five_round_trips() {
     assert!(reads + commits < 2.2, "{reads} round trips to read, {commits} to verify");
 }
 
+/// Adjacent new keys take a few round trips for each page, not some for each key.
+#[test]
+fn many_new_keys_take_few_round_trips() {
+    let store = Store::options().index(IndexKind::Quiver).open("mem:64M").unwrap();
+    for (keys, at_most) in [(4_u32, 40), (50, 40), (100, 250), (1000, 800)] {
+        let session = store.session().unwrap();
+        session
+            .transact(|tx| (0..keys).try_for_each(|key| tx.put(format!("{keys}:{key:04}"), "value")))
+            .unwrap();
+        let round_trips = session.counters()[OpKind::Transact].round_trips;
+        println!("{keys} new keys: {round_trips} round trips");
+        assert!(round_trips <= at_most, "{keys} new keys: {round_trips} round trips");
+        assert_eq!(session.range(format!("{keys}:")..format!("{keys};")).count(), keys as usize);
+    }
+    assert_sound(&store, 1154);
+}
+
 /// The child process; does nothing in a plain test run.
 #[test]
 fn child_process() {

@@ -14,12 +14,12 @@ use crate::radix::drafts::alloc;
 use crate::radix::intent::{INTENT_BYTES, Intent, STATUS_BYTES, Status};
 use crate::radix::{TURNS_MAX, leaf, no_progress};
 use crate::{Access, IndexError, Result};
-use darter_fabric::{Batch, Fabric, GlobalAddr};
+use darter_fabric::{Batch, CasId, Fabric, GlobalAddr};
 use darter_pool::AllocKind;
 use darter_pool::size_class::{class_bytes, class_of};
 
 /// An object's address, and the words to write there.
-type Written = (GlobalAddr, Vec<u64>);
+pub(super) type Written = (GlobalAddr, Vec<u64>);
 
 /// An intent that is ready to be installed.
 struct Ready {
@@ -47,19 +47,24 @@ impl<F: Fabric> Operation<'_, F> {
                 return Ok(true);
             }
             let rest = pending.split_off(pending.len().min(CHUNK));
-            let ends = self.find_all(own.accesses, pending.into_iter()).await?;
+            let mut ends = self.find_all(own.accesses, pending.into_iter()).await?;
+            let mut later = Vec::new();
+            if !self.install_new(own, &mut ends, &mut later).await? {
+                return Ok(false);
+            }
             let mut chunk = Vec::with_capacity(ends.len());
-            let later = match self.prepare_all(own, ends, &mut chunk).await {
-                Ok(Some(later)) => later,
+            match self.prepare_all(own, ends, &mut chunk).await {
+                Ok(Some(more)) => later.extend(more),
                 stopped => {
                     for ready in chunk {
                         self.give_back(&ready.installed);
                     }
                     return stopped.map(|_| false);
                 }
-            };
+            }
             let Some(lost) = self.install(own, chunk).await? else { return Ok(false) };
             pending = [later, lost, rest].concat();
+            pending.sort_unstable();
         }
         Err(no_progress(self.shared.words.root))
     }
@@ -117,15 +122,14 @@ impl<F: Fabric> Operation<'_, F> {
         if let Some(place) = place {
             return Ok(Prepared::Ready(Box::new(Ready { place, installed, writes })));
         }
-        // A new page names the intent, so the intent must be written before the page is linked.
-        let mut batch = self.client.batch();
-        own.post(&mut batch, &writes);
-        self.client.send(&mut batch).await?;
-        self.client.recycle(batch);
-        let pair = Pair { key: key.to_vec(), image: None, leaf: Some(installed.intent) };
+        if !self.write_unlinked(own, writes).await? {
+            self.give_back(&installed);
+            return Ok(Prepared::Conflict);
+        }
+        let pair = installed.pair(own.accesses);
         let attempt = match end {
             PageSearchEnd::Diverged { parent, child } => self.part_path(pair, parent, child).await,
-            PageSearchEnd::Vacant { parent } => self.fill_vacancy(pair, parent).await,
+            PageSearchEnd::Vacant { parent } => self.fill_vacancy(&[pair], parent).await,
             _ => Ok(Attempt::Again),
         };
         match attempt {
@@ -139,7 +143,7 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// Allocates an intent, and the leaf that replaces it if the transaction commits. Returns them
     /// with their words.
-    async fn make_intent(
+    pub(super) async fn make_intent(
         &mut self,
         own: &mut Own<'_>,
         number: usize,
@@ -194,7 +198,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Frees an intent that was not linked, and the leaf for its outcome.
-    fn give_back(&mut self, installed: &Installed) {
+    pub(super) fn give_back(&mut self, installed: &Installed) {
         for (addr, class) in [Some(installed.intent), installed.after].into_iter().flatten() {
             self.client.free_unpublished(addr, class_bytes(class), AllocKind::Leaf);
         }
@@ -216,8 +220,7 @@ impl<F: Fabric> Operation<'_, F> {
         if !is_local {
             self.client.send(&mut batch).await?;
         }
-        let next = Status { progress: own.status.progress.wrapping_add(1), ..own.status };
-        let bump = (!is_first).then(|| batch.cas(at, own.status.word(at), next.word(at)));
+        let bump = (!is_first).then(|| own.bump(at, &mut batch));
         let mut swaps = Vec::with_capacity(chunk.len());
         for Ready { place, installed, .. } in &chunk {
             let new = place.leaf(installed.intent);
@@ -236,12 +239,28 @@ impl<F: Fabric> Operation<'_, F> {
                 lost.push(installed.number);
             }
         }
-        let is_alive = bump.is_none_or(|bump| done.swapped(bump));
+        let is_alive = bump.is_none_or(|bump| own.has_bumped(&done, bump));
         self.client.recycle(done);
-        if bump.is_some() && is_alive {
-            own.status = next;
-        }
         Ok(is_alive.then_some(lost))
+    }
+
+    /// Writes intents and leaves before a page that names them is linked: one round trip. Returns
+    /// false if another client has aborted the transaction.
+    pub(super) async fn write_unlinked(&mut self, own: &mut Own<'_>, writes: Vec<Written>) -> Result<bool> {
+        let mut batch = self.client.batch();
+        let bump = own.at.filter(|_| own.is_written).map(|at| own.bump(at, &mut batch));
+        own.post(&mut batch, &writes);
+        let done = self.client.submit(batch).await?;
+        let is_alive = bump.is_none_or(|bump| own.has_bumped(&done, bump));
+        self.client.recycle(done);
+        Ok(is_alive)
+    }
+}
+
+impl Installed {
+    /// The key with its intent, for a new page.
+    pub(super) fn pair(&self, accesses: &[Access<'_>]) -> Pair {
+        Pair { key: accesses[self.number].key.to_vec(), image: None, leaf: Some(self.intent) }
     }
 }
 
@@ -255,5 +274,20 @@ impl Own<'_> {
         for (addr, words) in writes {
             batch.write(*addr, words);
         }
+    }
+
+    /// Posts a CAS of the status word that shows the transaction's progress.
+    fn bump(&self, at: GlobalAddr, batch: &mut Batch) -> CasId {
+        batch.cas(at, self.status.word(at), self.status.advanced().word(at))
+    }
+
+    /// Whether the CAS of [`Self::bump`] succeeded. If not, another client has aborted the
+    /// transaction.
+    fn has_bumped(&mut self, done: &Batch, bump: CasId) -> bool {
+        let is_alive = done.swapped(bump);
+        if is_alive {
+            self.status = self.status.advanced();
+        }
+        is_alive
     }
 }

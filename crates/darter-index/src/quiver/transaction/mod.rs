@@ -7,6 +7,7 @@
 //! was tried more often.
 
 mod install;
+mod install_new;
 mod settle;
 mod snapshot;
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Tests of transactions: against a map, with other operations at every point, and with clients that
 //! die.
 
+mod new_keys;
+
 use crate::fixtures::{
     LEASE_MS, Unscheduled, advance, alone, each_pair_of_stops, executes, finish, process_on,
 };

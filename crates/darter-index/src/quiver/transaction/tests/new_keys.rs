@@ -1,0 +1,85 @@
+//! Tests of commits that insert several keys of one page.
+
+use super::{
+    LEASE_MS, Unscheduled, advance, alone, at_each_verb, executes, get, put_of, two_processes, verify_all,
+};
+use crate::quiver::Quiver;
+use crate::{Access, Commit, Condition, OrderedIndex};
+use darter_pool::Client;
+use darter_sim::{Executor, Sim};
+
+/// New keys of one page, next to one that is there.
+const NEW_KEYS: [&[u8]; 4] = [b"\x71", b"\x72", b"\x73", b"\x74"];
+
+/// A transaction that inserts them all.
+const INSERTS: fn() -> [Access<'static>; 4] = || NEW_KEYS.map(|key| put_of(key, None, b"new"));
+
+/// Several new keys of one page appear at once or not at all, whatever another client does to their
+/// page when their commit has stopped.
+#[test]
+fn new_keys_of_one_page_appear_at_one_moment() {
+    type Pass = fn(usize) -> (&'static [u8], bool);
+    let passes: [Pass; 3] = [
+        |at| (NEW_KEYS[at % 4], true),
+        |at| ([b"\x61", b"\x62", b"\x63", b"\x75"][at], true),
+        |at| ([b"\x60", b"\x50", b"\x90", b"\x40"][at], false),
+    ];
+    for (number, of) in passes.iter().enumerate() {
+        for changes in [1, 4] {
+            let pass = async |quiver: &Quiver<Sim>, client: &mut Client<Sim>| {
+                for at in 0..changes {
+                    let (key, puts) = of(at);
+                    if puts {
+                        quiver.put(client, key, b"mine", Condition::Always).await.unwrap();
+                    } else {
+                        quiver.delete(client, key).await.unwrap();
+                    }
+                }
+            };
+            at_each_verb(&INSERTS(), &pass, &async |quiver, client, (), outcome, when| {
+                let is_done = outcome == Commit::Done;
+                for (at, key) in NEW_KEYS.into_iter().enumerate() {
+                    let own = (number == 0 && at < changes).then(|| b"mine".to_vec());
+                    let seen = get(quiver, client, key).await;
+                    let expected = own.or_else(|| is_done.then(|| b"new".to_vec()));
+                    assert_eq!(seen, expected, "{when}: pass {number} of {changes}, key {at}");
+                }
+                assert!(is_done || number == 0, "{when}: no other client has any of the keys");
+            });
+        }
+    }
+}
+
+/// A client stops at each verb of a commit of new keys and dies.
+#[test]
+fn a_client_that_dies_while_it_inserts_leaves_all_keys_or_none() {
+    for verbs in 0.. {
+        let sim = Sim::new(1, 8 << 20);
+        let (pool, quiver, dying, other) = two_processes(&sim);
+        let _at_the_end = Unscheduled(sim.clone());
+        let (mut client, mut dies) = (pool.client().unwrap(), dying.client().unwrap());
+        let mut executor = Executor::new(&sim);
+        let inserts = INSERTS();
+        let commit = executor.spawn(1, async {
+            assert_eq!(other.commit(&mut dies, &inserts, 0).await.unwrap(), Commit::Done);
+        });
+        let has_ended = advance(&mut executor, commit, verbs, executes);
+        executor.kill(1);
+        alone(&pool, async {
+            sim.advance_ms(LEASE_MS * 2);
+            for _ in 0..4 {
+                pool.maintain(&mut client).await.unwrap();
+            }
+            let mut found = 0;
+            for key in NEW_KEYS {
+                found += usize::from(get(&quiver, &mut client, key).await.is_some());
+            }
+            assert!(found == 0 && !has_ended || found == 4, "after {verbs} verbs: {found} keys");
+        });
+        verify_all(&sim, vec![(pool, client)], &format!("after {verbs} verbs"));
+        drop(executor);
+        if has_ended {
+            return;
+        }
+    }
+}
