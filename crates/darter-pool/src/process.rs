@@ -66,12 +66,12 @@ impl<F: Fabric> Process<F> {
         let nodes = self.members.usable_nodes();
         for is_last in [false, true] {
             let new_blocks = match is_last {
-                _ if self.reclamation.defers_to_others() => NewBlocks::None,
+                _ if self.reclamation.defers_to_others() => NewBlocks::Surplus,
                 false => NewBlocks::Roomy,
                 true => NewBlocks::Any,
             };
             if self.blocks.obtain(endpoint, nodes, shortage, new_blocks, out).await? {
-                if new_blocks != NewBlocks::None {
+                if new_blocks != NewBlocks::Surplus {
                     self.reclamation.note_turn(false);
                 }
                 return Ok(());

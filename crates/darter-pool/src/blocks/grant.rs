@@ -26,12 +26,14 @@ const TABLE_WORDS_PER_READ: usize = 4096;
 /// A closed block has much room, and is taken before a free one, if at least one part in this many
 /// is free.
 const ROOM_PART_MIN: u64 = 32;
+/// Free blocks that remain for members that wait for room.
+const BLOCKS_FOR_OTHERS: usize = 4;
 
 /// Blocks that a search for objects may take from the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NewBlocks {
-    /// None.
-    None,
+    /// Free blocks, if enough remain for members that wait for room.
+    Surplus,
     /// Free blocks, and closed ones with much room.
     Roomy,
     /// Free and closed blocks.
@@ -168,16 +170,17 @@ impl<F: Fabric> Blocks<F> {
         kind: AllocKind,
         new_blocks: NewBlocks,
     ) -> Result<bool, PoolError> {
-        if new_blocks == NewBlocks::None {
-            return Ok(false);
-        }
         let words = self.read_block_table(endpoint, node).await?;
         let table: Vec<_> = (0u32..)
             .zip(words)
             .filter_map(|(index, word)| Some((BlockId { node, index }, BlockWord::decode(word)?)))
             .collect();
+        let free = table.iter().filter(|(_, word)| word.state == BlockState::Free).count();
+        if new_blocks == NewBlocks::Surplus && free <= BLOCKS_FOR_OTHERS {
+            return Ok(false);
+        }
         let room_min = self.layout().block_bytes / 16 / ROOM_PART_MIN;
-        for &(block, word) in &table {
+        for &(block, word) in table.iter().filter(|_| new_blocks != NewBlocks::Surplus) {
             let is_closed = word.state == BlockState::Closed && word.kind == kind;
             if is_closed
                 && (new_blocks == NewBlocks::Any || u64::from(word.low) >= room_min)

@@ -309,7 +309,7 @@ fn upkeep_posts_the_verbs_of_an_extension_until_they_have_completed() {
 /// One member holds all blocks, and another has freed everything in them.
 #[test]
 fn member_that_requests_room_gets_unused_blocks_of_others() {
-    let sim = Sim::new(1, 4 << 20);
+    let sim = Sim::new(1, 1 << 20);
     let (one, two) = (create(&sim), open(&sim, 1));
     let (mut holder, mut asking) = (one.client().unwrap(), two.client().unwrap());
     let mut objects = Vec::new();
