@@ -8,7 +8,7 @@ import shutil
 import subprocess
 
 from pages import ROOT
-from release_root import empty, run, try_program
+from release_root import commit_time, empty, run, try_program
 
 ARCHITECTURE = "amd64"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
@@ -93,8 +93,9 @@ def conclude(tree, name, version, fields, description, scripts, artifacts, compr
     for script, text in scripts.items():
         (folder / script).write_text(f"#!/bin/sh\nset -e\n{text}\n")
         (folder / script).chmod(0o755)
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": commit_time()}
     package = artifacts / f"{name}_{version}_{ARCHITECTURE}.deb"
-    run(["dpkg-deb", "--root-owner-group", *compression, "--build", tree, package])
+    run(["dpkg-deb", "--root-owner-group", *compression, "--build", tree, package], env=environment)
     return package
 
 

@@ -8,6 +8,8 @@ import shlex
 import shutil
 import subprocess
 
+from pages import ROOT
+
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 # What a user does first.
 FIRST_STEPS = [
@@ -24,6 +26,11 @@ def run(command, **options):
     if done.returncode:
         raise SystemExit(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+def commit_time():
+    """The time of the last commit, which all files in packages get."""
+    return run(["git", "log", "-1", "--format=%ct"], cwd=ROOT).strip()
 
 
 def add_libraries(root, program):
