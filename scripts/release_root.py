@@ -57,7 +57,7 @@ def in_root(root, command, **variables):
     (root / "dev/null").touch()
     mounts = f"mount -t proc proc {root}/proc && mount --bind /dev/null {root}/dev/null"
     script = f"{mounts} && exec chroot {root} {shlex.join(command)}"
-    # The mounts end with the process, which is the first of its own namespaces.
+    # The mounts end with the process and its namespaces.
     return run(["unshare", "--mount", "--pid", "--fork", "sh", "-c", script], env={"PATH": PATH, **variables})
 
 

@@ -117,7 +117,7 @@ typedef struct darter_transaction darter_transaction;
 
 // A value that the library has allocated. `darter_value_free` frees it.
 typedef struct darter_value {
-  // The bytes; NULL if there is no value. A value of length 0 is not NULL.
+  // The bytes; NULL if the value is absent. A value of length 0 is not NULL.
   uint8_t *data;
   // Their number.
   size_t length;

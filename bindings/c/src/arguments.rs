@@ -18,7 +18,7 @@ pub struct darter_bytes {
 /// A value that the library has allocated. `darter_value_free` frees it.
 #[repr(C)]
 pub struct darter_value {
-    /// The bytes; NULL if there is no value. A value of length 0 is not NULL.
+    /// The bytes; NULL if the value is absent. A value of length 0 is not NULL.
     pub data: *mut u8,
     /// Their number.
     pub length: usize,

@@ -64,7 +64,7 @@ pub unsafe extern "C" fn darter_begin(
         let output = Output::new("transaction", transaction)?;
         output.set(std::ptr::null_mut());
         let store = Arc::clone(&handle("store", store)?.store);
-        // The `Arc` next to the transaction keeps the store where it is until the transaction has
+        // The `Arc` next to the transaction keeps the store at its address until the transaction has
         // been dropped.
         let lasting: &'static Store = &*Arc::as_ptr(&store);
         let transaction = lasting.transaction()?;
