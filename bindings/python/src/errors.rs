@@ -45,6 +45,7 @@ fn of_pool(error: &PoolError) -> Option<fn((String, bool)) -> PyErr> {
         }
         PoolError::TooLarge { .. } => classes::TooLongError::new_err,
         PoolError::Options(_) | PoolError::TooSmall { .. } => classes::UsageError::new_err,
+        PoolError::Fabric(FabricError::Geometry(_)) => classes::UsageError::new_err,
         PoolError::Fabric(FabricError::Forked) => classes::ForkedError::new_err,
         PoolError::Fabric(error) if error.is_bad_address() => classes::DamagedError::new_err,
         _ => return None,
@@ -54,17 +55,21 @@ fn of_pool(error: &PoolError) -> Option<fn((String, bool)) -> PyErr> {
 /// Returns the class of an error's exception.
 fn class(error: &Error) -> fn((String, bool)) -> PyErr {
     let special = match error {
-        Error::Missing { .. } | Error::NeverExists { .. } => Some(classes::MissingError::new_err as fn(_) -> _),
+        Error::Missing { .. } | Error::NeverExists { .. } => {
+            Some(classes::MissingError::new_err as fn(_) -> _)
+        }
         Error::Exists { .. } => Some(classes::ExistsError::new_err as _),
         Error::ReadOnly => Some(classes::ReadOnlyError::new_err as _),
         Error::Interrupted(_) => Some(classes::InterruptedError::new_err as _),
         Error::Transaction(TransactionError::Conflict) => Some(classes::ConflictError::new_err as _),
         Error::Transaction(_) => Some(classes::TooLongError::new_err as _),
-        Error::CopyOfOpen { .. } | Error::Index(IndexError::Corrupt { .. } | IndexError::LostInWrite { .. }) => {
+        Error::CopyOfOpen { .. }
+        | Error::Index(IndexError::Corrupt { .. } | IndexError::LostInWrite { .. }) => {
             Some(classes::DamagedError::new_err as _)
         }
         Error::Index(IndexError::NoIndex { .. }) => Some(classes::VersionError::new_err as _),
         Error::Table { .. } => Some(classes::TableError::new_err as _),
+        Error::Fabric(FabricError::Geometry(_)) => Some(classes::UsageError::new_err as _),
         Error::Fabric(FabricError::Forked) => Some(classes::ForkedError::new_err as _),
         Error::Fabric(error) if error.is_bad_address() => Some(classes::DamagedError::new_err as _),
         Error::Pool(error) | Error::Open { source: error, .. } => of_pool(error),

@@ -166,7 +166,9 @@ impl Handle {
             return;
         }
         match &mut *self.lock() {
-            Some(opened) if opened.forks == born && opened.spare.len() < SPARE_MAX => opened.spare.push(worker),
+            Some(opened) if opened.forks == born && opened.spare.len() < SPARE_MAX => {
+                opened.spare.push(worker)
+            }
             _ => {}
         }
     }

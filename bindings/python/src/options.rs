@@ -19,8 +19,9 @@ pub(crate) fn from_arguments(arguments: &Bound<'_, PyDict>) -> PyResult<StoreOpt
     let mut options = StoreOptions::default();
     for (name, value) in arguments {
         let name: String = name.extract()?;
-        options = with(options, &name, &value)
-            .map_err(|error| PyErr::from_type(error.get_type(value.py()), format!("option `{name}`: {error}")))?;
+        options = with(options, &name, &value).map_err(|error| {
+            PyErr::from_type(error.get_type(value.py()), format!("option `{name}`: {error}"))
+        })?;
     }
     Ok(options)
 }
@@ -77,7 +78,8 @@ pub(crate) fn absolute(url: &str) -> PyResult<darter::PoolUrl> {
     let parse = |url: &str| url.parse::<darter::PoolUrl>().map_err(|error| errors::raise(error.into()));
     let parsed = parse(url)?;
     let Some(path) = parsed.path().filter(|path| path.is_relative()) else { return Ok(parsed) };
-    let (Some(relative), Some(absolute)) = (path.to_str(), std::path::absolute(path)?.to_str().map(str::to_owned))
+    let (Some(relative), Some(absolute)) =
+        (path.to_str(), std::path::absolute(path)?.to_str().map(str::to_owned))
     else {
         return Ok(parsed);
     };

@@ -90,7 +90,7 @@ impl Store {
     }
 
     fn __setitem__(&self, py: Python<'_>, key: Bytes, value: Bytes) -> PyResult<()> {
-        self.handle.run(py, |store| store.put(key, value)).map(drop)
+        self.handle.run(py, |store| store.put(&key, &value)).map(drop)
     }
 
     fn __delitem__(&self, py: Python<'_>, key: Bytes) -> PyResult<()> {
@@ -101,7 +101,7 @@ impl Store {
     }
 
     fn __contains__(&self, py: Python<'_>, key: Bytes) -> PyResult<bool> {
-        self.handle.run(py, |store| store.contains_key(key))
+        self.handle.run(py, |store| store.contains_key(&key))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
@@ -122,7 +122,7 @@ impl Store {
 
     #[pyo3(signature = (key, default=None))]
     fn get(&self, py: Python<'_>, key: Bytes, default: Option<Py<PyAny>>) -> PyResult<Option<Py<PyAny>>> {
-        let value = self.handle.run(py, |store| store.get(key))?;
+        let value = self.handle.run(py, |store| store.get(&key))?;
         Ok(value.map(|value| to_python(py, value).into_any()).or(default))
     }
 
@@ -151,12 +151,12 @@ impl Store {
 
     /// Stores a value if the key is absent. Returns whether it was.
     fn insert(&self, py: Python<'_>, key: Bytes, value: Bytes) -> PyResult<bool> {
-        self.handle.run(py, |store| store.try_insert(key, value))
+        self.handle.run(py, |store| store.try_insert(&key, &value))
     }
 
     /// Stores a value and returns the former one.
     fn swap(&self, py: Python<'_>, key: Bytes, value: Bytes) -> PyResult<Found> {
-        let old = self.handle.run(py, |store| store.insert(key, value))?;
+        let old = self.handle.run(py, |store| store.insert(&key, &value))?;
         Ok(old.map(|old| to_python(py, old)))
     }
 
@@ -183,12 +183,12 @@ impl Store {
         expected: Option<Bytes>,
         value: Option<Bytes>,
     ) -> PyResult<bool> {
-        self.handle.run(py, |store| match (expected, value) {
-            (None, None) => store.contains_key(key).map(|present| !present),
-            (None, Some(value)) => store.try_insert(key, value),
-            (Some(expected), None) => store.remove_if(key, |value| value == expected.as_ref()),
+        self.handle.run(py, |store| match (&expected, &value) {
+            (None, None) => store.contains_key(&key).map(|present| !present),
+            (None, Some(value)) => store.try_insert(&key, value),
+            (Some(expected), None) => store.remove_if(&key, |value| value == expected.as_ref()),
             (Some(expected), Some(value)) => {
-                let outcome = store.put_if(key, value, Condition::Equals(expected.as_ref()))?;
+                let outcome = store.put_if(&key, value, Condition::Equals(expected.as_ref()))?;
                 Ok(outcome != PutOutcome::Refused)
             }
         })
@@ -211,26 +211,28 @@ impl Store {
             last = result;
             change
         };
-        self.handle.run(py, |store| store.update(key, decide))?;
+        self.handle.run(py, |store| store.update(&key, decide))?;
         Ok(last?.map(|value| to_python(py, value)))
     }
 
     /// Removes a key and returns its value.
     fn remove(&self, py: Python<'_>, key: Bytes) -> PyResult<Found> {
-        let value = self.handle.run(py, |store| store.remove(key))?;
+        let value = self.handle.run(py, |store| store.remove(&key))?;
         Ok(value.map(|value| to_python(py, value)))
     }
 
     /// Removes a key. Returns whether it was present.
     fn discard(&self, py: Python<'_>, key: Bytes) -> PyResult<bool> {
-        self.handle.run(py, |store| store.discard(key))
+        self.handle.run(py, |store| store.discard(&key))
     }
 
     #[pyo3(signature = (last=true))]
     fn popitem(&self, py: Python<'_>, last: bool) -> PyResult<Pair> {
         let pair = self.handle.run(py, |store| {
             loop {
-                let Some((key, _)) = (if last { store.last()? } else { store.first()? }) else { return Ok(None) };
+                let Some((key, _)) = (if last { store.last()? } else { store.first()? }) else {
+                    return Ok(None);
+                };
                 if let Some(value) = store.remove(&key)? {
                     return Ok(Some((key, value)));
                 }
@@ -243,14 +245,14 @@ impl Store {
     fn put_many(&self, py: Python<'_>, pairs: &Bound<'_, PyAny>) -> PyResult<()> {
         let pairs = if pairs.hasattr("items")? { pairs.call_method0("items")? } else { pairs.clone() };
         in_batches(py, &pairs, |batch: Vec<(Bytes, Bytes)>| {
-            self.handle.run(py, move |store| store.put_many(&batch)).map(drop)
+            self.handle.run(py, |store| store.put_many(&batch)).map(drop)
         })
     }
 
     fn remove_many(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<u64> {
         let mut removed = 0;
         in_batches(py, keys, |batch: Vec<Bytes>| {
-            removed += self.handle.run(py, move |store| store.remove_many(&batch))?;
+            removed += self.handle.run(py, |store| store.remove_many(&batch))?;
             Ok(())
         })?;
         Ok(removed)
@@ -317,7 +319,8 @@ impl Store {
 
     #[pyo3(signature = (*, repair=false))]
     fn check<'py>(&self, py: Python<'py>, repair: bool) -> PyResult<Bound<'py, PyDict>> {
-        let check = self.handle.run_long(py, move |store| if repair { store.repair() } else { store.check() })?;
+        let check =
+            self.handle.run_long(py, move |store| if repair { store.repair() } else { store.check() })?;
         let dict = PyDict::new(py);
         dict.set_item("sound", check.is_sound())?;
         dict.set_item("violations", &check.violations)?;
@@ -341,7 +344,8 @@ where
 {
     let mut objects = objects.try_iter()?;
     loop {
-        let batch = objects.by_ref().take(BATCH).map(|object| object?.extract()).collect::<PyResult<Vec<T>>>()?;
+        let batch =
+            objects.by_ref().take(BATCH).map(|object| object?.extract()).collect::<PyResult<Vec<T>>>()?;
         if batch.is_empty() {
             return Ok(());
         }

@@ -74,7 +74,7 @@ impl Transaction {
 
     #[pyo3(signature = (key, default=None))]
     fn get(&mut self, py: Python<'_>, key: Bytes, default: Option<Py<PyAny>>) -> PyResult<Option<Py<PyAny>>> {
-        let value = self.run(py, |worker| block_on(worker.get(key)))?;
+        let value = self.run(py, |worker| block_on(worker.get(&key)))?;
         Ok(value.map(|value| to_python(py, value).into_any()).or(default))
     }
 
@@ -84,15 +84,15 @@ impl Transaction {
     }
 
     fn put(&mut self, py: Python<'_>, key: Bytes, value: Bytes) -> PyResult<()> {
-        self.run(py, |worker| worker.write_blind(key, Some(value.as_ref().to_vec())))
+        self.run(py, |worker| worker.write_blind(&key, Some(value.as_ref().to_vec())))
     }
 
     fn discard(&mut self, py: Python<'_>, key: Bytes) -> PyResult<()> {
-        self.run(py, |worker| worker.write_blind(key, None))
+        self.run(py, |worker| worker.write_blind(&key, None))
     }
 
     fn remove(&mut self, py: Python<'_>, key: Bytes) -> PyResult<Option<Py<PyBytes>>> {
-        let value = self.run(py, |worker| block_on(worker.remove(key)))?;
+        let value = self.run(py, |worker| block_on(worker.remove(&key)))?;
         Ok(value.map(|value| to_python(py, value)))
     }
 
@@ -115,7 +115,7 @@ impl Transaction {
     }
 
     fn __contains__(&mut self, py: Python<'_>, key: Bytes) -> PyResult<bool> {
-        self.run(py, |worker| block_on(worker.get(key))).map(|value| value.is_some())
+        self.run(py, |worker| block_on(worker.get(&key))).map(|value| value.is_some())
     }
 
     /// Commits the changes, and ends the transaction in any case.

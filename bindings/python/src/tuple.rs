@@ -19,7 +19,9 @@ fn element<'a>(key: &'a Bound<'_, PyAny>) -> PyResult<Element<'a>> {
         Element::Bool(truth.is_true())
     } else if key.is_instance_of::<PyInt>() {
         let number = key.extract();
-        Element::Int(number.map_err(|_| PyOverflowError::new_err("integers in keys have at most 64 bits, signed"))?)
+        Element::Int(
+            number.map_err(|_| PyOverflowError::new_err("integers in keys have at most 64 bits, signed"))?,
+        )
     } else if let Ok(number) = key.cast::<PyFloat>() {
         Element::Double(number.value())
     } else if let Ok(parts) = key.cast::<PyTuple>() {
@@ -46,7 +48,11 @@ fn object<'py>(py: Python<'py>, element: &Element<'_>) -> PyResult<Bound<'py, Py
         Element::Float(number) => PyFloat::new(py, f64::from(*number)).into_any(),
         Element::Double(number) => PyFloat::new(py, *number).into_any(),
         Element::Bool(truth) => PyBool::new(py, *truth).to_owned().into_any(),
-        other => return Err(errors::table(format!("a key of the table has a type that Python has not: {other:?}"))),
+        other => {
+            return Err(errors::table(format!(
+                "a key of the table has a type that Python has not: {other:?}"
+            )));
+        }
     })
 }
 
