@@ -243,8 +243,8 @@ def process(target: Target, seconds: float, seed: int, barrier: object, results:
     for operation in OPERATIONS:
         if operation == "range of 100" and not target.has_ranges:
             continue
-        barrier.wait()  # type: ignore[attr-defined]
-        results.put((operation, measure(target, operation, seconds, seed)))  # type: ignore[attr-defined]
+        barrier.wait()
+        results.put((operation, measure(target, operation, seconds, seed)))
 
 
 def round_of(kind: type[Target], processes: int, options: argparse.Namespace) -> dict[str, float]:
@@ -291,7 +291,7 @@ def fill(target: Target) -> None:
 
 def alone(target: Target, seconds: float, seed: int, barrier: object, results: object) -> None:
     opened = target.open
-    target.open = lambda: (opened(), fill(target))  # type: ignore[method-assign]
+    target.open = lambda: (opened(), fill(target))
     process(target, seconds, seed, barrier, results)
 
 

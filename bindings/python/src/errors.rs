@@ -44,8 +44,9 @@ fn of_pool(error: &PoolError) -> Option<fn((String, bool)) -> PyErr> {
             classes::DamagedError::new_err
         }
         PoolError::TooLarge { .. } => classes::TooLongError::new_err,
-        PoolError::Options(_) | PoolError::TooSmall { .. } => classes::UsageError::new_err,
-        PoolError::Fabric(FabricError::Geometry(_)) => classes::UsageError::new_err,
+        PoolError::Options(_) | PoolError::TooSmall { .. } | PoolError::Fabric(FabricError::Geometry(_)) => {
+            classes::UsageError::new_err
+        }
         PoolError::Fabric(FabricError::Forked) => classes::ForkedError::new_err,
         PoolError::Fabric(error) if error.is_bad_address() => classes::DamagedError::new_err,
         _ => return None,

@@ -167,7 +167,7 @@ impl Handle {
         }
         match &mut *self.lock() {
             Some(opened) if opened.forks == born && opened.spare.len() < SPARE_MAX => {
-                opened.spare.push(worker)
+                opened.spare.push(worker);
             }
             _ => {}
         }

@@ -55,7 +55,9 @@ impl Page {
             Err(error) if error.is_shut_out() || error.is_disconnected() => {
                 let pairs = store.scan_chunk(range, limit)?;
                 self.clear();
-                pairs.iter().for_each(|(key, value)| self.push(key, value));
+                for (key, value) in &pairs {
+                    self.push(key, value);
+                }
                 Ok(())
             }
             fetched => fetched,

@@ -53,11 +53,13 @@ impl Store {
         Ok(Self { handle: Arc::new(Handle::open(py, url, &options)?) })
     }
 
+    /// The name of the pool, with an absolute path.
     #[getter]
     fn url(&self) -> String {
         self.handle.url.to_string()
     }
 
+    /// Whether the store was closed.
     #[getter]
     fn closed(&self) -> bool {
         self.handle.is_closed()
@@ -78,6 +80,12 @@ impl Store {
         Ok(self.handle.arguments.clone_ref(py))
     }
 
+    /// Closes the store. Operations in progress complete; later ones raise `ClosedError`.
+    ///
+    /// >>> db = darter.open("mem:16M")
+    /// >>> db.close()
+    /// >>> db.closed
+    /// True
     fn close(&self, py: Python<'_>) {
         self.handle.close(py);
     }
@@ -120,12 +128,22 @@ impl Store {
         Pairs::new(self.pages(ScanRange::all().reversed(), None), Part::Keys)
     }
 
+    /// Returns the value of a key, or a default.
+    ///
+    /// >>> db[b"pear"] = b"green"
+    /// >>> db.get(b"pear"), db.get(b"plum"), db.get(b"plum", b"?")
+    /// (b'green', None, b'?')
     #[pyo3(signature = (key, default=None))]
     fn get(&self, py: Python<'_>, key: Bytes, default: Option<Py<PyAny>>) -> PyResult<Option<Py<PyAny>>> {
         let value = self.handle.run(py, |store| store.get(&key))?;
         Ok(value.map(|value| to_python(py, value).into_any()).or(default))
     }
 
+    /// Returns the values of several keys, in the order of the keys.
+    ///
+    /// >>> db[b"pear"] = b"green"
+    /// >>> db.get_many([b"pear", b"plum"])
+    /// [b'green', None]
     #[pyo3(signature = (keys, default=None))]
     fn get_many<'py>(
         &self,
@@ -141,25 +159,45 @@ impl Store {
         PyList::new(py, values.into_iter().map(object))
     }
 
+    /// Returns the pair with the smallest key; `None` if the store is empty.
+    ///
+    /// >>> db.update({b"b": b"2", b"a": b"1"})
+    /// >>> db.first()
+    /// (b'a', b'1')
     fn first(&self, py: Python<'_>) -> PyResult<Option<Pair>> {
         self.end(py, false)
     }
 
+    /// Returns the pair with the largest key; `None` if the store is empty.
+    ///
+    /// >>> db.update({b"b": b"2", b"a": b"1"})
+    /// >>> db.last()
+    /// (b'b', b'2')
     fn last(&self, py: Python<'_>) -> PyResult<Option<Pair>> {
         self.end(py, true)
     }
 
     /// Stores a value if the key is absent. Returns whether it was.
+    ///
+    /// >>> db.insert(b"lock", b"process 1"), db.insert(b"lock", b"process 2")
+    /// (True, False)
     fn insert(&self, py: Python<'_>, key: Bytes, value: Bytes) -> PyResult<bool> {
         self.handle.run(py, |store| store.try_insert(&key, &value))
     }
 
-    /// Stores a value and returns the former one.
+    /// Stores a value. Returns the former one; `None` if the key was absent.
+    ///
+    /// >>> db.swap(b"pear", b"green"), db.swap(b"pear", b"yellow")
+    /// (None, b'green')
     fn swap(&self, py: Python<'_>, key: Bytes, value: Bytes) -> PyResult<Found> {
         let old = self.handle.run(py, |store| store.insert(&key, &value))?;
         Ok(old.map(|old| to_python(py, old)))
     }
 
+    /// Stores a value if the key is absent, at one moment. Returns the value of the key.
+    ///
+    /// >>> db.setdefault(b"pear", b"green"), db.setdefault(b"pear", b"yellow")
+    /// (b'green', b'green')
     fn setdefault(&self, py: Python<'_>, key: Bytes, default: Bytes) -> PyResult<Py<PyBytes>> {
         let value = self.handle.run(py, |store| {
             loop {
@@ -174,8 +212,13 @@ impl Store {
         Ok(value.map_or_else(|| to_python(py, default), |value| to_python(py, value)))
     }
 
-    /// Replaces a value by another if it is `expected`, which is `None` for an absent key; `None`
-    /// as the new value removes the key.
+    /// Replaces a value if it is `expected`. Returns whether it was. `None` stands for an absent key:
+    /// as `expected`, and as the new value, which removes the key.
+    ///
+    /// >>> db.compare_exchange(b"lock", None, b"me")
+    /// True
+    /// >>> db.compare_exchange(b"lock", b"you", None), db.compare_exchange(b"lock", b"me", None)
+    /// (False, True)
     fn compare_exchange(
         &self,
         py: Python<'_>,
@@ -194,7 +237,13 @@ impl Store {
         })
     }
 
-    /// Replaces a value by the result of a function. Returns that result.
+    /// Replaces a value by the result of a function, which gets the value, or `None` if the key is
+    /// absent. Returns the result; `None` removes the key. The function is called again if another
+    /// client changes the key in between; its last result counts. If it raises, nothing changes.
+    ///
+    /// >>> count = lambda old: b"%d" % (int(old or b"0") + 1)
+    /// >>> db.modify(b"visits", count), db.modify(b"visits", count)
+    /// (b'1', b'2')
     fn modify(&self, py: Python<'_>, key: Bytes, function: Py<PyAny>) -> PyResult<Found> {
         let mut last: PyResult<Option<Bytes>> = Ok(None);
         let decide = |old: Option<&[u8]>| {
@@ -215,17 +264,29 @@ impl Store {
         Ok(last?.map(|value| to_python(py, value)))
     }
 
-    /// Removes a key and returns its value.
+    /// Removes a key. Returns its value; `None` if it was absent.
+    ///
+    /// >>> db[b"pear"] = b"green"
+    /// >>> db.remove(b"pear"), db.remove(b"pear")
+    /// (b'green', None)
     fn remove(&self, py: Python<'_>, key: Bytes) -> PyResult<Found> {
         let value = self.handle.run(py, |store| store.remove(&key))?;
         Ok(value.map(|value| to_python(py, value)))
     }
 
     /// Removes a key. Returns whether it was present.
+    ///
+    /// >>> db.discard(b"pear")
+    /// False
     fn discard(&self, py: Python<'_>, key: Bytes) -> PyResult<bool> {
         self.handle.run(py, |store| store.discard(&key))
     }
 
+    /// Removes the pair with the largest key, or the smallest, and returns it.
+    ///
+    /// >>> db.update({b"b": b"2", b"a": b"1"})
+    /// >>> db.popitem(), db.popitem(last=False)
+    /// ((b'b', b'2'), (b'a', b'1'))
     #[pyo3(signature = (last=true))]
     fn popitem(&self, py: Python<'_>, last: bool) -> PyResult<Pair> {
         let pair = self.handle.run(py, |store| {
@@ -242,6 +303,12 @@ impl Store {
         Ok((to_python(py, key), to_python(py, value)))
     }
 
+    /// Stores the pairs of a mapping or an iterable. Others may see some of them before the rest.
+    ///
+    /// >>> db.put_many({b"a": b"1", b"b": b"2"})
+    /// >>> db.put_many((b"%d" % number, b"") for number in range(1000))
+    /// >>> len(db)
+    /// 1002
     fn put_many(&self, py: Python<'_>, pairs: &Bound<'_, PyAny>) -> PyResult<()> {
         let pairs = if pairs.hasattr("items")? { pairs.call_method0("items")? } else { pairs.clone() };
         in_batches(py, &pairs, |batch: Vec<(Bytes, Bytes)>| {
@@ -249,6 +316,11 @@ impl Store {
         })
     }
 
+    /// Removes several keys. Returns how many were present.
+    ///
+    /// >>> db[b"pear"] = b"green"
+    /// >>> db.remove_many([b"pear", b"plum"])
+    /// 1
     fn remove_many(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<u64> {
         let mut removed = 0;
         in_batches(py, keys, |batch: Vec<Bytes>| {
@@ -258,15 +330,34 @@ impl Store {
         Ok(removed)
     }
 
+    /// Removes the keys from `start` to before `stop`. Returns their number.
+    ///
+    /// >>> db.update({b"log/1": b"", b"log/2": b"", b"log/3": b""})
+    /// >>> db.remove_range(b"log/2")
+    /// 2
     #[pyo3(signature = (start=None, stop=None))]
     fn remove_range(&self, py: Python<'_>, start: Option<Bytes>, stop: Option<Bytes>) -> PyResult<u64> {
         self.pages(range(start, stop, false), None).remove(py)
     }
 
+    /// Removes all keys. Those that others insert during the call may remain.
+    ///
+    /// >>> db[b"pear"] = b"green"
+    /// >>> db.clear()
+    /// >>> bool(db)
+    /// False
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         self.pages(ScanRange::all(), None).remove(py).map(drop)
     }
 
+    /// Returns the pairs from the key `start` to before the key `stop`, in ascending or descending
+    /// order; with `part="keys"` or `part="values"` only those.
+    ///
+    /// >>> db.update({b"a": b"1", b"b": b"2", b"c": b"3"})
+    /// >>> list(db.range(b"a", b"c"))
+    /// [(b'a', b'1'), (b'b', b'2')]
+    /// >>> list(db.range(reverse=True, limit=2, part="keys"))
+    /// [b'c', b'b']
     #[pyo3(signature = (start=None, stop=None, *, reverse=false, limit=None, part="items"))]
     fn range(
         &self,
@@ -279,30 +370,51 @@ impl Store {
         Ok(Pairs::new(self.pages(range(start, stop, reverse), limit), part_of(part)?))
     }
 
+    /// Returns the pairs whose keys begin with `prefix`, as `range` does.
+    ///
+    /// >>> db.update({b"fig": b"", b"pear": b"", b"plum": b""})
+    /// >>> list(db.prefix(b"p", part="keys"))
+    /// [b'pear', b'plum']
     #[pyo3(signature = (prefix, *, reverse=false, limit=None, part="items"))]
     fn prefix(&self, prefix: Bytes, reverse: bool, limit: Option<usize>, part: &str) -> PyResult<Pairs> {
         let range = ScanRange { reverse, ..ScanRange::prefix(prefix.as_ref()) };
         Ok(Pairs::new(self.pages(range, limit), part_of(part)?))
     }
 
+    /// Returns the number of keys from `start` to before `stop`, by a walk over them.
+    ///
+    /// >>> db.update({b"a": b"1", b"b": b"2"})
+    /// >>> db.count(b"b")
+    /// 1
     #[pyo3(signature = (start=None, stop=None))]
     fn count(&self, py: Python<'_>, start: Option<Bytes>, stop: Option<Bytes>) -> PyResult<usize> {
         self.pages(range(start, stop, false), None).count(py)
     }
 
+    /// The length of the largest value that this pool can store, under an empty key.
     #[getter]
     fn max_value_bytes(&self, py: Python<'_>) -> PyResult<usize> {
         Ok(self.handle.store(py)?.max_value_bytes())
     }
 
+    /// Returns remarks for operators: failing upkeep, and the like.
+    ///
+    /// >>> type(db.notes())
+    /// <class 'list'>
     fn notes(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         self.handle.run(py, |store| Ok(store.notes()))
     }
 
+    /// Makes everything stored so far survive a power failure, if the medium can.
     fn persist(&self, py: Python<'_>) -> PyResult<()> {
         self.handle.run_long(py, darter::Store::persist)
     }
 
+    /// Returns counts and sizes, by a walk of the whole index.
+    ///
+    /// >>> db[b"pear"] = b"green"
+    /// >>> db.stats()["keys"]
+    /// 1
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.handle.run_long(py, darter::Store::stats)?;
         let dict = PyDict::new(py);
@@ -317,6 +429,12 @@ impl Store {
         Ok(dict)
     }
 
+    /// Verifies every invariant by a walk of the index and the pool, and counts leaked bytes, which
+    /// `repair` frees. Operations of this process must pause during the call.
+    ///
+    /// >>> check = db.check()
+    /// >>> check["sound"], check["violations"], check["leaked_bytes"]
+    /// (True, [], 0)
     #[pyo3(signature = (*, repair=false))]
     fn check<'py>(&self, py: Python<'py>, repair: bool) -> PyResult<Bound<'py, PyDict>> {
         let check =

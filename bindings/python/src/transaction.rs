@@ -67,30 +67,45 @@ impl Transaction {
         Ok(Self { handle, worker: Mutex::new(Some(worker)), forks: forks() })
     }
 
+    /// Whether the transaction was committed or rolled back.
     #[getter]
     fn ended(&mut self) -> bool {
         self.worker.get_mut().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
+    /// Returns the value of a key as the transaction sees it, or a default.
     #[pyo3(signature = (key, default=None))]
     fn get(&mut self, py: Python<'_>, key: Bytes, default: Option<Py<PyAny>>) -> PyResult<Option<Py<PyAny>>> {
         let value = self.run(py, |worker| block_on(worker.get(&key)))?;
         Ok(value.map(|value| to_python(py, value).into_any()).or(default))
     }
 
+    /// Returns the values of several keys, read together.
+    ///
+    /// >>> with db.transaction() as tx:
+    /// ...     tx[b"pear"] = b"green"
+    /// ...     tx.get_many([b"pear", b"plum"])
+    /// [b'green', None]
     fn get_many(&mut self, py: Python<'_>, keys: Vec<Bytes>) -> PyResult<Vec<Option<Py<PyBytes>>>> {
         let values = self.run(py, |worker| block_on(worker.get_many(&keys)))?;
         Ok(values.into_iter().map(|value| value.map(|value| to_python(py, value))).collect())
     }
 
+    /// Stores a value under a key at the commit. The key is not read.
     fn put(&mut self, py: Python<'_>, key: Bytes, value: Bytes) -> PyResult<()> {
         self.run(py, |worker| worker.write_blind(&key, Some(value.as_ref().to_vec())))
     }
 
+    /// Removes a key at the commit, if it is present then. The key is not read.
     fn discard(&mut self, py: Python<'_>, key: Bytes) -> PyResult<()> {
         self.run(py, |worker| worker.write_blind(&key, None))
     }
 
+    /// Removes a key at the commit. Returns its value; `None` if it is absent.
+    ///
+    /// >>> db[b"pear"] = b"green"
+    /// >>> db.transact(lambda tx: tx.remove(b"pear"))
+    /// b'green'
     fn remove(&mut self, py: Python<'_>, key: Bytes) -> PyResult<Option<Py<PyBytes>>> {
         let value = self.run(py, |worker| block_on(worker.remove(&key)))?;
         Ok(value.map(|value| to_python(py, value)))
@@ -118,7 +133,14 @@ impl Transaction {
         self.run(py, |worker| block_on(worker.get(&key))).map(|value| value.is_some())
     }
 
-    /// Commits the changes, and ends the transaction in any case.
+    /// Commits the changes, and ends the transaction. Raises `ConflictError` if another client has
+    /// changed a key that was read; nothing has changed then.
+    ///
+    /// >>> tx = db.transaction()
+    /// >>> tx[b"pear"] = b"green"
+    /// >>> tx.commit()
+    /// >>> db[b"pear"]
+    /// b'green'
     fn commit(&mut self, py: Python<'_>) -> PyResult<()> {
         let done = self.run(py, |worker| block_on(worker.commit_transaction()));
         self.end();

@@ -48,7 +48,7 @@ fn object<'py>(py: Python<'py>, element: &Element<'_>) -> PyResult<Bound<'py, Py
         Element::Float(number) => PyFloat::new(py, f64::from(*number)).into_any(),
         Element::Double(number) => PyFloat::new(py, *number).into_any(),
         Element::Bool(truth) => PyBool::new(py, *truth).to_owned().into_any(),
-        other => {
+        other @ Element::Versionstamp(_) => {
             return Err(errors::table(format!(
                 "a key of the table has a type that Python has not: {other:?}"
             )));

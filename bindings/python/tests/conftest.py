@@ -39,7 +39,7 @@ def run() -> Run:
 
     def start(code: str, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", code, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)  # type: ignore[call-overload,no-any-return]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
 
     return start
 

@@ -30,17 +30,17 @@ def test_keys_and_values_of_wrong_types_are_refused(db: darter.Store, wrong: Any
         with pytest.raises(TypeError, match="bytes or other buffers|argument"):
             call()
     with pytest.raises(TypeError):
-        db.put_many(5)  # type: ignore[arg-type]
+        db.put_many(5)
     assert not db
 
 
 def test_options_and_names_are_checked() -> None:
     with pytest.raises(TypeError, match="colour.*accept_copy"):
-        darter.open("mem:16M", colour=1)  # type: ignore[call-arg]
+        darter.open("mem:16M", colour=1)
     with pytest.raises(ValueError, match="index.*quiver or dart"):
-        darter.open("mem:16M", index="btree")  # type: ignore[arg-type]
+        darter.open("mem:16M", index="btree")
     with pytest.raises(TypeError, match="cache_bytes"):
-        darter.open("mem:16M", cache_bytes="much")  # type: ignore[arg-type]
+        darter.open("mem:16M", cache_bytes="much")
     with pytest.raises(ValueError, match="lease"):
         darter.open("mem:16M", lease=-1)
     with pytest.raises(darter.UsageError):
@@ -121,7 +121,7 @@ def test_an_exception_in_modify_changes_nothing(db: darter.Store) -> None:
         with pytest.raises(LookupError):
             db.modify(key, fail)
     with pytest.raises(TypeError):
-        db.modify(b"key", 5)  # type: ignore[arg-type]
+        db.modify(b"key", 5)
     assert list(db.items()) == [(b"key", b"value")] and db.check()["sound"]
 
 

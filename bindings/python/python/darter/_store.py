@@ -31,7 +31,7 @@ R = TypeVar("R")
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
-D = TypeVar("D")
+Bytes = TypeVar("Bytes", bound="Buffer")
 _MISSING: Any = object()
 
 #: Times that a transaction is run before its conflict is raised.
@@ -183,7 +183,7 @@ class Store(_darter.Store):
         return default
 
     def update(  # type: ignore[override]
-        self, other: Mapping[Buffer, Buffer] | Iterable[tuple[Buffer, Buffer]] = (), /
+        self, other: Mapping[Bytes, Buffer] | Iterable[tuple[Buffer, Buffer]] = (), /
     ) -> None:
         """Stores the pairs of a mapping or an iterable, as `put_many` does."""
         self.put_many(other)

@@ -22,6 +22,7 @@ __all__ = ["Store", "open"]
 
 R = TypeVar("R")
 D = TypeVar("D")
+Bytes = TypeVar("Bytes", bound="Buffer")
 
 #: Number of pairs that a range takes from its thread at a time.
 _PAGE = 256
@@ -98,7 +99,7 @@ class Store:
         """Stores a value under a key."""
         await self.run(self.blocking.__setitem__, key, value)
 
-    async def put_many(self, pairs: Mapping[Buffer, Buffer] | Iterable[tuple[Buffer, Buffer]]) -> None:
+    async def put_many(self, pairs: Mapping[Bytes, Buffer] | Iterable[tuple[Buffer, Buffer]]) -> None:
         """Stores several pairs; others may see some of them before the rest."""
         await self.run(self.blocking.put_many, pairs)
 
