@@ -10,8 +10,9 @@ mod store;
 mod transaction;
 mod tuple;
 
-/// The classes and functions that the package uses.
-#[pyo3::pymodule]
+/// The classes and functions that the package uses. A free-threaded interpreter switches its GIL on:
+/// the module is not tested without.
+#[pyo3::pymodule(gil_used = true)]
 mod _darter {
     #[pymodule_export]
     use crate::handle::forked;

@@ -148,9 +148,10 @@ impl Store {
     fn get_many<'py>(
         &self,
         py: Python<'py>,
-        keys: Vec<Bytes>,
+        keys: &Bound<'_, PyAny>,
         default: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
+        let keys = all(keys)?;
         let default = default.unwrap_or_else(|| py.None());
         let values = self.handle.run(py, |store| store.get_many(&keys))?;
         let object = |value: Option<Vec<u8>>| {
@@ -449,6 +450,11 @@ impl Store {
         dict.set_item("repaired_bytes", check.repaired_bytes)?;
         Ok(dict)
     }
+}
+
+/// Returns the keys of an iterable.
+pub(crate) fn all(keys: &Bound<'_, PyAny>) -> PyResult<Vec<Bytes>> {
+    keys.try_iter()?.map(|key| key?.extract()).collect()
 }
 
 /// Calls `each` with batches of what an iterator returns, and checks for signals between them.

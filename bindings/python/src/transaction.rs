@@ -3,7 +3,7 @@
 use crate::bytes::{Bytes, to_python};
 use crate::errors;
 use crate::handle::{CLOSED, Handle, forks};
-use crate::store::Store;
+use crate::store::{Store, all};
 use darter::engine::Worker;
 use darter::{Error, TransactionError, block_on};
 use pyo3::exceptions::PyKeyError;
@@ -86,7 +86,8 @@ impl Transaction {
     /// ...     tx[b"pear"] = b"green"
     /// ...     tx.get_many([b"pear", b"plum"])
     /// [b'green', None]
-    fn get_many(&mut self, py: Python<'_>, keys: Vec<Bytes>) -> PyResult<Vec<Option<Py<PyBytes>>>> {
+    fn get_many(&mut self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<Vec<Option<Py<PyBytes>>>> {
+        let keys = all(keys)?;
         let values = self.run(py, |worker| block_on(worker.get_many(&keys)))?;
         Ok(values.into_iter().map(|value| value.map(|value| to_python(py, value))).collect())
     }

@@ -24,6 +24,8 @@ def test_keys_and_values_of_wrong_types_are_refused(db: darter.Store, wrong: Any
         lambda: db.__setitem__(b"key", wrong),
         lambda: db.put_many([(b"key", b"value"), (wrong, b"")]),
         lambda: db.modify(b"key", lambda old: wrong if wrong is not None else 1),
+        lambda: db.get_many([wrong]),
+        lambda: db.remove_many([wrong]),
         lambda: db.prefix(wrong),
     ]
     for call in calls:

@@ -1,7 +1,11 @@
-"""Random operations on a store, compared with a dictionary that is sorted when it is read."""
+"""Random operations on a store, compared with a dictionary that is sorted when it is read.
+
+`DARTER_TEST_EXAMPLES` is the number of sequences of operations; the default is 20.
+"""
 
 from __future__ import annotations
 
+import os
 import tempfile
 from itertools import islice
 from typing import Any
@@ -147,7 +151,8 @@ class OnAFile(Operations):
         self.directory.cleanup()
 
 
-settings.register_profile("short", max_examples=20, stateful_step_count=20, deadline=None)
-settings.load_profile("short")
+EXAMPLES = int(os.environ.get("DARTER_TEST_EXAMPLES", "20"))
+settings.register_profile("darter", max_examples=EXAMPLES, stateful_step_count=20, deadline=None)
+settings.load_profile("darter")
 TestInMemory = Operations.TestCase
 TestOnAFile = OnAFile.TestCase

@@ -85,6 +85,7 @@ def test_writes_have_conditions(db: darter.Store) -> None:
 def test_many_keys_are_read_at_once(db: darter.Store) -> None:
     db[b"a"] = b"1"
     assert db.get_many([b"a", b"b"]) == [b"1", None]
+    assert db.get_many({b"a": 1}) == [b"1"] and db.get_many(key for key in ()) == []
     assert db.get_many([b"b"], b"-") == [b"-"] and db.get(b"b", 7) == 7
 
 
