@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyMemoryView};
 
-/// A key or a value. It can be read without the GIL, since no one can change it.
+/// A key or a value. It can be read without the GIL, since it never changes.
 pub(crate) struct Bytes(PyBackedBytes);
 
 impl AsRef<[u8]> for Bytes {

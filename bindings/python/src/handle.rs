@@ -196,7 +196,7 @@ fn in_a_thread<R: Send + 'static>(
     std::thread::Builder::new()
         .name("darter-call".to_owned())
         .spawn(move || {
-            // If the wait was ended by a signal, there is no one to send to.
+            // Fails if a signal has ended the wait.
             let _ = sender.send(work());
         })
         .map_err(|error| errors::raise(Error::Thread(error)))?;

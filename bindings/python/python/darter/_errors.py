@@ -47,7 +47,7 @@ class UsageError(Error, ValueError):
 
 
 class MissingError(UsageError):
-    """There is no pool of this name, and the name does not say how large to create it."""
+    """The pool does not exist, and its name does not say how large to create it."""
 
 
 class ExistsError(UsageError):
