@@ -15,11 +15,11 @@
 //! In a strictly serializable history these edges have no cycle. The kinds of edges on a cycle name
 //! the [`Anomaly`].
 //!
-//! A *put* replaces a list by one with a single new element, and reads nothing; it is a transaction of
-//! its own. A read shows which put its list began with, so the versions after each put are a list
-//! themselves, and those before all puts another. Which of two puts came first is known only if a
-//! transaction that saw one list ended before one that saw the other began: then all versions of the
-//! first come before the second put, and the edge counts as one of real time.
+//! A *put* replaces a list by one with a single new element, reads nothing, and is the only step of
+//! its transaction. A read shows which put its list began with, so the versions after each put are
+//! a list themselves, and those before all puts another. Which of two puts came first is known only
+//! if a transaction that saw one list ended before one that saw the other began: then all versions
+//! of the first come before the second put, and the edge counts as one of real time.
 //!
 //! - A transaction without an outcome counts as committed if a committed one has read an element of
 //!   it, and is left out otherwise.

@@ -2,8 +2,8 @@
 
 use super::{Anomaly, End, Step, Transaction, check, to_edn};
 
-/// A transaction from its interval and its steps, as in `a1:7 p1:8 r1:7,8`: append 7 to list 1, put 8
-/// there, read 7 and 8 in list 1. An end of 0 stands for an unknown one.
+/// A transaction from its interval and its steps, as in `a1:7 p2:8 r1:7,8`: append 7 to list 1, put
+/// 8 to list 2, read 7 and 8 in list 1. An end of 0 stands for an unknown one.
 fn transaction(client: u32, invoked: u64, returned: u64, steps: &str) -> Transaction {
     let step = |text: &str| {
         let (list, elements) = text[1..].split_once(':').unwrap();

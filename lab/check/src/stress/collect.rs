@@ -151,8 +151,8 @@ impl Collected {
         }
     }
 
-    /// Replaces the last operation, a scan, by a transaction for each key: a scan may read each key at
-    /// another moment.
+    /// Replaces the last operation, a scan, by a transaction for each key: a scan may read each key
+    /// at another moment.
     fn split_scan(&mut self) {
         let Some(scan) = self.appends.pop() else { return };
         for (place, step) in (0..).zip(scan.steps) {
