@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 
 /// Seconds of a run.
 const SECONDS: &str = "2";
+/// Delays of batches, which let other clients meet undecided transactions.
+const DELAYS: &str = "--delays=0.05:4";
 /// Lines of the summary that name a finding begin with one of these.
 const FINDINGS: [&str; 2] = ["violation: ", "the history of "];
 
@@ -20,7 +22,7 @@ pub fn stress_finds(program: &Path, planted: Option<&str>, seed: u64) -> io::Res
     let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }?;
     let mut stress = Command::new(program);
     stress.args(["stress", "--transactions", "--seconds", SECONDS, "--kills", "4", "--pauses", "8"]);
-    stress.args(["--seed", &seed.to_string()]);
+    stress.args([DELAYS, "--seed", &seed.to_string()]);
     stress.arg("--pool").arg(format!("file:{}?size=64M", folder.path().join("pool").display()));
     stress.env_remove(VARIABLE).stdin(Stdio::null());
     if let Some(name) = planted {
