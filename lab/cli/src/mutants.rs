@@ -1,7 +1,7 @@
 //! `mutants`: plants errors in a copy of the sources and tests which checks find them.
 
 use clap::{Args, Subcommand};
-use darter_check::mutants::{FoundBy, Mutant, check, mutants, prepare, sources, test_finds};
+use darter_check::mutants::{FoundBy, Mutant, check, mutants, prepare, sources, stress_finds, test_finds};
 use darter_cli::{Answer, Failure};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 /// Percentage of the errors that the explorer must find. Its schedules change with every verb that
 /// the code posts, so an error or two that need a rare schedule may be missed for a while.
 const FOUND_PERCENT_MIN: u64 = 95;
+/// Runs of the stress after which it has not found an error.
+const STRESS_RUNS_MAX: u64 = 4;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -60,6 +62,10 @@ struct HuntCommand {
     /// fail with it
     #[arg(long)]
     tests: bool,
+    /// Plant the errors that the stress of transactions must find too, and run `stress
+    /// --transactions`. A run without an error must find nothing
+    #[arg(long, conflicts_with = "tests")]
+    stress: bool,
     /// Time limit of a test; a test that takes longer has not found the error
     #[arg(long, value_name = "SECONDS", default_value_t = 600, requires = "tests",
           value_parser = clap::value_parser!(u64).range(1..))]
@@ -139,7 +145,8 @@ struct Outcome {
     is_found: bool,
     /// The kind of violation, or why it counts as missed.
     how: String,
-    schedules: u64,
+    /// The runs or schedules that it took.
+    runs: u64,
 }
 
 impl HuntCommand {
@@ -170,19 +177,7 @@ impl HuntCommand {
             if !found.is_found {
                 missed.push(&mutant.name[..]);
             }
-            let Outcome { is_found, how, schedules } = found;
-            if self.json {
-                let line = json!({ "area": mutant.area, "name": mutant.name, "found": is_found, "how": how,
-                    "schedules": schedules, "seconds": seconds });
-                writeln!(out, "{line}")?;
-            } else {
-                let schedules = if self.tests { String::new() } else { format!("{schedules:>7} schedules ") };
-                writeln!(
-                    out,
-                    "{:<12} {:<48} {how:<10} {schedules}{seconds:>6.1} s",
-                    mutant.area, mutant.name
-                )?;
-            }
+            self.tell(&mut out, mutant, &found, seconds)?;
             out.flush()?;
         }
         if !self.json {
@@ -196,10 +191,57 @@ impl HuntCommand {
         }
         out.flush()?;
         let sought: u64 = scores.values().map(|(sought, _)| sought).sum();
-        // Tests are not random.
-        let allowed = if self.tests { 0 } else { 100 - FOUND_PERCENT_MIN };
+        // Tests are not random, and the stress has several attempts.
+        let allowed = if self.tests || self.stress { 0 } else { 100 - FOUND_PERCENT_MIN };
         let is_enough = missed.len() as u64 * 100 <= sought * allowed;
         Ok(if is_enough { Answer::Done } else { Answer::No })
+    }
+
+    /// Prints a line about an error.
+    fn tell(
+        &self,
+        out: &mut impl Write,
+        mutant: &Mutant,
+        found: &Outcome,
+        seconds: f64,
+    ) -> std::io::Result<()> {
+        let Mutant { area, name, .. } = mutant;
+        let Outcome { is_found, how, runs } = found;
+        if self.json {
+            let count = if self.stress { "runs" } else { "schedules" };
+            let line = json!({ "area": area, "name": name, "found": is_found, "how": how,
+                count: runs, "seconds": seconds });
+            writeln!(out, "{line}")
+        } else if self.stress {
+            writeln!(out, "{area:<12} {name:<48} {runs} of {STRESS_RUNS_MAX} runs {seconds:>6.1} s  {how}")
+        } else {
+            let schedules = if self.tests { String::new() } else { format!("{runs:>7} schedules ") };
+            writeln!(out, "{area:<12} {name:<48} {how:<10} {schedules}{seconds:>6.1} s")
+        }
+    }
+
+    /// Runs the stress with an error planted until it finds the error, a few times.
+    fn seek_by_stress<'m>(
+        mutant: &'m Mutant,
+        controls: &mut BTreeMap<&'m str, bool>,
+    ) -> Result<Option<Outcome>, Failure> {
+        if !mutant.found_by_stress {
+            return Ok(None);
+        }
+        let program = std::env::current_exe().map_err(Failure::failed)?;
+        if controls.is_empty()
+            && let Some(how) = stress_finds(&program, None, 0).map_err(Failure::failed)?
+        {
+            return Err(Failure::failed(format!("mutants hunt: the stress finds without an error: {how}")));
+        }
+        controls.insert("stress", true);
+        for runs in 1..=STRESS_RUNS_MAX {
+            let how = stress_finds(&program, Some(&mutant.name), runs).map_err(Failure::failed)?;
+            if let Some(how) = how {
+                return Ok(Some(Outcome { is_found: true, how, runs }));
+            }
+        }
+        Ok(Some(Outcome { is_found: false, how: "NOT FOUND".to_owned(), runs: STRESS_RUNS_MAX }))
     }
 
     /// Runs the check of one error, if that check is selected. `controls` holds the tests that have
@@ -209,13 +251,16 @@ impl HuntCommand {
         mutant: &'m Mutant,
         controls: &mut BTreeMap<&'m str, bool>,
     ) -> Result<Option<Outcome>, Failure> {
+        if self.stress {
+            return Self::seek_by_stress(mutant, controls);
+        }
         if !self.tests {
             let Some(hunted) = mutant.hunt(self.threads()) else { return Ok(None) };
             let finding = hunted.finding();
             let kind = finding.map_or("NOT FOUND", |finding| finding.violation.kind);
-            let schedules = finding.map_or(hunted.summary.runs, |finding| finding.run + 1);
+            let runs = finding.map_or(hunted.summary.runs, |finding| finding.run + 1);
             let how = hunted.objection.unwrap_or(kind).to_owned();
-            return Ok(Some(Outcome { is_found: finding.is_some(), how, schedules }));
+            return Ok(Some(Outcome { is_found: finding.is_some(), how, runs }));
         }
         let FoundBy::Tests(arguments) = &mutant.found_by else { return Ok(None) };
         let (root, timeout) = (sources(), Duration::from_secs(self.timeout));
@@ -232,7 +277,7 @@ impl HuntCommand {
         } else {
             "FAILS WITHOUT IT"
         };
-        Ok(Some(Outcome { is_found: how == "test", how: how.to_owned(), schedules: 0 }))
+        Ok(Some(Outcome { is_found: how == "test", how: how.to_owned(), runs: 0 }))
     }
 
     fn threads(&self) -> usize {

@@ -35,7 +35,11 @@ fn is_write_read(edge: Edge) -> bool {
 }
 
 fn is_dependency(edge: Edge) -> bool {
-    edge != Edge::Rt
+    !is_time(edge)
+}
+
+fn is_time(edge: Edge) -> bool {
+    matches!(edge, Edge::Rt | Edge::Later(_))
 }
 
 /// Edges from which a cycle is searched for in a set of transactions that depend on each other.
@@ -46,7 +50,7 @@ const SHAPES: [Shape; 5] = [
     Shape { anomaly: Anomaly::G1c, body: is_write_read, start: is_wr },
     Shape { anomaly: Anomaly::GSingle, body: is_write_read, start: is_rw },
     Shape { anomaly: Anomaly::G2Item, body: is_dependency, start: is_rw },
-    Shape { anomaly: Anomaly::RealTime, body: |_| true, start: |edge| edge == Edge::Rt },
+    Shape { anomaly: Anomaly::RealTime, body: |_| true, start: is_time },
 ];
 
 /// Checks a history for strict serializability. Returns the anomalies found, none if it is strictly
@@ -154,6 +158,7 @@ fn explain(history: &[Transaction], graph: &Graph, cycle: &[EdgeIndex]) -> Strin
             Edge::Ww(list) => writeln!(text, "it appended to list {list} first (ww)"),
             Edge::Wr(list) => writeln!(text, "T{to} read what it appended to list {list} (wr)"),
             Edge::Rw(list) => writeln!(text, "it read list {list} without the element of T{to} (rw)"),
+            Edge::Later(list) => writeln!(text, "T{to} put list {list} later, as times show"),
             Edge::Rt => writeln!(text, "it ended before T{to} began (real time)"),
         };
     }

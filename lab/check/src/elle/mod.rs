@@ -15,6 +15,12 @@
 //! In a strictly serializable history these edges have no cycle. The kinds of edges on a cycle name
 //! the [`Anomaly`].
 //!
+//! A *put* replaces a list by one with a single new element, reads nothing, and is the only step of
+//! its transaction. A read shows which put its list began with, so the versions after each put are
+//! a list themselves, and those before all puts another. Which of two puts came first is known only
+//! if a transaction that saw one list ended before one that saw the other began: then all versions
+//! of the first come before the second put, and the edge counts as one of real time.
+//!
 //! - A transaction without an outcome counts as committed if a committed one has read an element of
 //!   it, and is left out otherwise.
 //! - A committed element that no read contains comes after all that reads contain.
@@ -35,6 +41,13 @@ use std::fmt;
 pub enum Step {
     /// Appends an element.
     Append {
+        /// The list.
+        list: u32,
+        /// The element.
+        element: u64,
+    },
+    /// Replaces a list by one with a single element. It is the only step of its transaction.
+    Put {
         /// The list.
         list: u32,
         /// The element.
@@ -96,7 +109,7 @@ pub enum Anomaly {
     GSingle,
     /// A cycle with several rw edges.
     G2Item,
-    /// A cycle that needs rt edges: serializable perhaps, but not strictly.
+    /// A cycle that needs the order of time: serializable perhaps, but not strictly.
     RealTime,
 }
 
@@ -147,6 +160,7 @@ impl fmt::Display for Transaction {
         for step in &self.steps {
             match step {
                 Step::Append { list, element } => write!(f, " append {element} to {list};")?,
+                Step::Put { list, element } => write!(f, " put {element} to {list};")?,
                 Step::Read { list, elements } => write!(f, " read {list}: {elements:?};")?,
             }
         }

@@ -2,8 +2,8 @@
 
 use super::{Anomaly, End, Step, Transaction, check, to_edn};
 
-/// A transaction from its interval and its steps, as in `a1:7 r1:7,8`: append 7 to list 1, read 7
-/// and 8 in list 1. An end of 0 stands for an unknown one.
+/// A transaction from its interval and its steps, as in `a1:7 p2:8 r1:7,8`: append 7 to list 1, put
+/// 8 to list 2, read 7 and 8 in list 1. An end of 0 stands for an unknown one.
 fn transaction(client: u32, invoked: u64, returned: u64, steps: &str) -> Transaction {
     let step = |text: &str| {
         let (list, elements) = text[1..].split_once(':').unwrap();
@@ -12,6 +12,7 @@ fn transaction(client: u32, invoked: u64, returned: u64, steps: &str) -> Transac
             elements.split(',').filter(|text| !text.is_empty()).map(|text| text.parse().unwrap());
         match &text[..1] {
             "a" => Step::Append { list, element: elements.next().unwrap() },
+            "p" => Step::Put { list, element: elements.next().unwrap() },
             _ => Step::Read { list, elements: elements.collect() },
         }
     };
@@ -102,6 +103,35 @@ fn lost_updates_are_found() {
 }
 
 #[test]
+fn puts_begin_a_list_anew() {
+    finds(&at_once(&["a1:1", "p1:2", "p1:3", "r1:1", "r1:3", "r1:2", "r1:2 a1:4", "r1:2,4"]), &[]);
+    finds(&at_once(&["p1:2", "r1: a1:1 r1:1", "r1:2 a1:3", "r1:2,3"]), &[]);
+    // Appends without a read may be to any version, and puts without an end may have failed.
+    finds(&[transaction(1, 1, 0, "p1:2"), transaction(1, 2, 3, "a1:4"), transaction(2, 4, 5, "r1:4")], &[]);
+    finds(&at_once(&["p1:2", "r1:5,2", "a1:5"]), &[Anomaly::Garbage]);
+    // Transactions that saw a version of the one put and not that of the other.
+    finds(&at_once(&["p1:2", "r1:2 a2:1 r1:2", "r2:1 r1:"]), &[Anomaly::GSingle]);
+    finds(&at_once(&["p1:2", "r1:2 a1:3", "r1:2 a1:4"]), &[Anomaly::LostUpdate, Anomaly::G2Item]);
+}
+
+#[test]
+fn puts_come_in_the_order_of_time() {
+    let put = |element, invoked, returned| transaction(1, invoked, returned, &format!("p1:{element}"));
+    finds(&[put(2, 1, 2), put(3, 3, 4), transaction(2, 5, 6, "r1:3")], &[]);
+    finds(&[put(2, 1, 4), put(3, 3, 6), transaction(2, 7, 8, "r1:2")], &[]);
+    // The later put is lost, or an append from before it is read after it.
+    finds(&[put(2, 1, 2), put(3, 3, 4), transaction(2, 5, 6, "r1:2")], &[Anomaly::RealTime]);
+    let (read, again) = (transaction(2, 2, 3, "r1:2"), transaction(2, 10, 11, "r1:2"));
+    finds(&[put(2, 1, 9), read, put(3, 4, 9), again], &[Anomaly::RealTime]);
+    let append = transaction(2, 2, 9, "r1:2 a1:4");
+    finds(&[put(2, 1, 3), append, put(3, 4, 5), transaction(2, 10, 11, "r1:2,4")], &[Anomaly::RealTime]);
+    // Two lists, of which one reader sees only the later put and another only the earlier one.
+    let (first, second) = (transaction(1, 1, 20, "p1:2"), transaction(2, 1, 20, "p2:3"));
+    let readers = [transaction(3, 2, 20, "r1:2 r2:"), transaction(4, 2, 20, "r1: r2:3")];
+    finds(&[vec![first, second], readers.to_vec()].concat(), &[Anomaly::G2Item]);
+}
+
+#[test]
 fn violations_of_real_time_are_found() {
     finds(&[transaction(1, 1, 2, "a1:1"), transaction(2, 3, 4, "r1:")], &[Anomaly::RealTime]);
     finds(&[transaction(1, 1, 2, "r1:1"), transaction(2, 3, 0, "a1:1")], &[Anomaly::RealTime]);
@@ -122,6 +152,18 @@ fn a_cycle_is_explained() {
            T1 comes before T0: it read list 2 without the element of T0 (rw)\n  \
            so these transactions have no order"
     );
+}
+
+#[test]
+fn versions_after_a_put_are_exported_as_a_list() {
+    let text = to_edn(&at_once(&["p1:2", "r1:2 a1:3", "r1: a1:4"]));
+    for part in [
+        "[[:append \"1 after 2\" 2]]",
+        "[[:r \"1 after 2\" [2]] [:append \"1 after 2\" 3]]",
+        "[[:r 1 []] [:append 1 4]]",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }
 
 #[test]

@@ -14,7 +14,10 @@ pub(super) struct View {
     pub(super) appends: bool,
 }
 
-/// A list.
+/// The versions of a list after a put, named by its element, or those before all puts.
+pub(super) type Part = (u32, Option<u64>);
+
+/// A list, or a part of it.
 #[derive(Default)]
 pub(super) struct List {
     /// The elements of the longest read, in their order.
@@ -29,7 +32,9 @@ pub(super) struct Versions<'h> {
     history: &'h [Transaction],
     /// The transaction that appended an element to a list, and whether it appended more later.
     writers: HashMap<(u32, u64), (usize, bool)>,
-    pub(super) lists: BTreeMap<u32, List>,
+    /// The elements that were put.
+    puts: HashSet<(u32, u64)>,
+    pub(super) lists: BTreeMap<Part, List>,
     /// Whether a transaction took effect.
     pub(super) is_committed: Vec<bool>,
     pub(super) findings: Vec<Finding>,
@@ -42,6 +47,7 @@ impl<'h> Versions<'h> {
         let mut versions = Self {
             history,
             writers: HashMap::new(),
+            puts: HashSet::new(),
             lists: BTreeMap::new(),
             is_committed,
             findings: Vec::new(),
@@ -62,11 +68,27 @@ impl<'h> Versions<'h> {
         self.writers.get(&(list, element)).map(|&(at, _)| at)
     }
 
+    /// Returns the part of its list that each element is in, if its transaction took effect.
+    pub(super) fn parts(&self) -> HashMap<(u32, u64), Part> {
+        let of = |(&part, known): (&Part, &List)| {
+            let elements = known.order.iter().chain(&known.unread);
+            elements.map(|&element| ((part.0, element), part)).collect::<Vec<_>>()
+        };
+        self.lists.iter().flat_map(of).collect()
+    }
+
     fn find_writers(&mut self) {
         for (at, transaction) in self.history.iter().enumerate() {
             let mut last = HashMap::new();
             for step in &transaction.steps {
-                let &Step::Append { list, element } = step else { continue };
+                let (list, element) = match *step {
+                    Step::Append { list, element } => (list, element),
+                    Step::Put { list, element } => {
+                        self.puts.insert((list, element));
+                        (list, element)
+                    }
+                    Step::Read { .. } => continue,
+                };
                 if self.writers.insert((list, element), (at, false)).is_some() {
                     self.find(
                         Anomaly::Garbage,
@@ -90,6 +112,7 @@ impl<'h> Versions<'h> {
         for step in &self.history[at].steps {
             match step {
                 Step::Append { list, element } => own.entry(*list).or_default().push(*element),
+                Step::Put { .. } => {}
                 Step::Read { list, elements } => {
                     let mine = own.get(list).map_or(&[][..], Vec::as_slice);
                     let Some(others) = elements.strip_suffix(mine) else {
@@ -119,8 +142,10 @@ impl<'h> Versions<'h> {
         let mut seen = HashSet::new();
         for (place, &element) in elements.iter().enumerate() {
             let writer = self.writers.get(&(list, element)).copied();
-            let Some((writer, has_more)) = writer.filter(|_| seen.insert(element)) else {
-                let what = format!("list {list} holds {element}, which was not appended, or twice");
+            let is_late_put = place > 0 && self.puts.contains(&(list, element));
+            let Some((writer, has_more)) = writer.filter(|_| seen.insert(element) && !is_late_put) else {
+                let what =
+                    format!("list {list} holds {element}, which was not appended, or twice, or is a put");
                 self.find(Anomaly::Garbage, vec![at], &what);
                 return;
             };
@@ -137,7 +162,8 @@ impl<'h> Versions<'h> {
                 self.find(Anomaly::G1b, vec![writer, at], &what);
             }
         }
-        let known = self.lists.entry(list).or_default();
+        let part = (list, elements.first().copied().filter(|&first| self.puts.contains(&(list, first))));
+        let known = self.lists.entry(part).or_default();
         let (shorter, longer) = if elements.len() > known.order.len() {
             (&known.order[..], elements)
         } else {
@@ -156,21 +182,33 @@ impl<'h> Versions<'h> {
         let read: HashSet<(u32, u64)> = self
             .lists
             .iter()
-            .flat_map(|(&list, known)| known.order.iter().map(move |&element| (list, element)))
+            .flat_map(|(&(list, _), known)| known.order.iter().map(move |&element| (list, element)))
             .collect();
+        let mut parts: HashMap<(u32, usize), Part> = HashMap::new();
+        for (&part, known) in &self.lists {
+            parts.extend(known.views.iter().map(|view| ((part.0, view.transaction), part)));
+        }
         let mut unread: Vec<(u32, u64)> =
             self.writers.keys().copied().filter(|written| !read.contains(written)).collect();
         unread.sort_unstable();
         for (list, element) in unread {
-            if self.is_committed[self.writers[&(list, element)].0] {
-                self.lists.entry(list).or_default().unread.push(element);
+            let writer = self.writers[&(list, element)].0;
+            if self.is_committed[writer] {
+                let part = match parts.get(&(list, writer)) {
+                    Some(&part) => part,
+                    None if self.puts.contains(&(list, element)) => (list, Some(element)),
+                    None if self.puts.iter().all(|&(other, _)| other != list) => (list, None),
+                    // It may have been appended to any part.
+                    None => continue,
+                };
+                self.lists.entry(part).or_default().unread.push(element);
             }
         }
     }
 
     fn find_lost_updates(&mut self) {
         let mut lost = Vec::new();
-        for (&list, known) in &self.lists {
+        for (&(list, _), known) in &self.lists {
             let mut appended = HashMap::new();
             for view in known.views.iter().filter(|view| view.appends) {
                 if let Some(other) = appended.insert(view.length, view.transaction) {

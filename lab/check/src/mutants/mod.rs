@@ -28,10 +28,12 @@
 
 mod change;
 mod hunt;
+mod stressed;
 mod tree;
 
 pub use change::{Change, Fault};
 pub use hunt::{Hunted, test_finds};
+pub use stressed::stress_finds;
 pub use tree::{Prepared, check, prepare};
 
 use darter_fabric::counted;
@@ -120,6 +122,9 @@ pub struct Mutant {
     pub what: String,
     /// The check that finds it soonest.
     pub found_by: FoundBy,
+    /// Whether `darter-lab stress --transactions` must find it too, in a few seconds.
+    #[serde(default)]
+    pub found_by_stress: bool,
     /// The changes to the sources. Empty if another error's change contains its lines too.
     #[serde(default, rename = "change")]
     pub changes: Vec<Change>,

@@ -3,7 +3,7 @@
 
 use super::keys::{UNKNOWN_VALUE, value_length};
 use super::ledger::{LISTS, MONEY, list};
-use super::log::{Call, Refusal};
+use super::log::{Call, Record, Refusal};
 use crate::elle;
 use crate::history::{Action, Operation, Outcome};
 
@@ -12,12 +12,12 @@ use crate::history::{Action, Operation, Outcome};
 pub struct Collected {
     histories: Vec<Vec<Operation>>,
     calls: [u64; Call::ALL.len()],
-    /// Transactions over lists.
+    /// Transactions over lists, and single operations on them.
     pub appends: Vec<elle::Transaction>,
     /// Sums of all accounts that were wrong, each described in a sentence.
     pub wrong_sums: Vec<String>,
-    /// The generation of the lists of the transaction that began last.
-    generation: u32,
+    /// The last operation on lists that began, and the generation of the lists.
+    last: (Call, u32),
     /// Operations without an outcome.
     pub pending: u64,
     /// Operations refused because the pool was full. They do not belong to any history.
@@ -40,7 +40,7 @@ impl Collected {
             calls: [0; Call::ALL.len()],
             appends: Vec::new(),
             wrong_sums: Vec::new(),
-            generation: 0,
+            last: (Call::Append, 0),
             pending: 0,
             out_of_space: 0,
             shut_out: 0,
@@ -108,20 +108,27 @@ impl Collected {
         self.add(operation);
     }
 
-    /// Adds a transaction over lists that began: its element, and the lists and their generation as
-    /// in [`Call::Append`].
-    pub(super) fn begin_append(&mut self, client: u32, invoked: u64, element: u64, lists: u64) {
-        let appended = (0..LISTS).filter(|place| lists >> 32 >> place & 1 == 1);
-        let list = |place| list(lists as u32, place);
-        let steps = appended.map(|place| elle::Step::Append { list: list(place), element }).collect();
-        self.generation = lists as u32;
+    /// Adds an operation on lists that began: its element, and the lists and their generation as in
+    /// [`Call::Append`].
+    pub(super) fn begin_lists(&mut self, call: Call, begin: &Record, element: u64, lists: u64) {
+        let changed = (0..LISTS).filter(|place| lists >> 32 >> place & 1 == 1);
+        let step = |place| {
+            let list = list(lists as u32, place);
+            if call == Call::ListPut {
+                elle::Step::Put { list, element }
+            } else {
+                elle::Step::Append { list, element }
+            }
+        };
+        let steps = changed.map(step).collect();
+        self.last = (call, lists as u32);
+        let Record { client, time: invoked, .. } = *begin;
         self.appends.push(elle::Transaction { client, steps, invoked, end: elle::End::Unknown });
     }
 
-    /// Adds an outcome of the last transaction over lists that began: that it was committed, that it
-    /// had no effect, or an element that it found in a list. All elements of a list follow each
-    /// other.
-    pub(super) fn end_append(&mut self, place: u32, time: u64, outcome: Outcome) {
+    /// Adds an outcome of the last operation on lists that began: that it took effect, that it had
+    /// no effect, or an element that it found in a list. All elements of a list follow each other.
+    pub(super) fn end_lists(&mut self, place: u32, time: u64, outcome: Outcome) {
         let Some(last) = self.appends.last_mut() else { return };
         let found = match outcome {
             Outcome::Found(found) => found,
@@ -131,13 +138,27 @@ impl Collected {
             }
             _ => {
                 last.end = elle::End::Committed(time);
+                if self.last.0 == Call::ListScan {
+                    self.split_scan();
+                }
                 return;
             }
         };
-        let list = list(self.generation, place);
+        let list = list(self.last.1, place);
         match last.steps.first_mut() {
             Some(elle::Step::Read { list: known, elements }) if *known == list => elements.extend(found),
             _ => last.steps.insert(0, elle::Step::Read { list, elements: found.into_iter().collect() }),
+        }
+    }
+
+    /// Replaces the last operation, a scan, by a transaction for each key: a scan may read each key
+    /// at another moment.
+    fn split_scan(&mut self) {
+        let Some(scan) = self.appends.pop() else { return };
+        for (place, step) in (0..).zip(scan.steps) {
+            // Transactions of one client must not overlap.
+            let client = scan.client | (1 << 31) | place << (31 - LISTS.ilog2());
+            self.appends.push(elle::Transaction { client, steps: vec![step], ..scan });
         }
     }
 

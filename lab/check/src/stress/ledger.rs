@@ -1,5 +1,6 @@
-//! The keys of the stress's transactions, which are other ones than those of single operations:
-//! lists, whose history [`elle`](crate::elle) checks, and accounts, whose sum must never change.
+//! The keys of the stress's transactions, which are other ones than those whose history is judged
+//! key by key: lists, which single operations use too and whose history [`elle`](crate::elle)
+//! checks, and accounts, whose sum must never change.
 //!
 //! The keys are in the key space of gateways, so that scans do not meet them. Lists are replaced by
 //! new ones many times per second, which keeps them short.
@@ -26,9 +27,14 @@ pub(super) fn account(number: u64) -> String {
     format!("account-{number}")
 }
 
-/// Returns the key of a list.
+/// Returns the key of a list. Keys are in the order of their numbers.
 pub(super) fn list_key(list: u32) -> String {
-    format!("list-{list}")
+    format!("list-{list:010}")
+}
+
+/// Returns the list of a key.
+pub(super) fn list_of(key: &[u8]) -> Option<u32> {
+    str::from_utf8(key).ok()?.strip_prefix("list-")?.parse().ok()
 }
 
 /// Returns the number of a list from that of its generation and its place there.
@@ -66,8 +72,7 @@ pub(super) fn read_all(store: &Store) -> Result<Final, Error> {
     for pair in session(store)?.range(..) {
         let (key, value) = pair?;
         keys += 1;
-        let key = String::from_utf8_lossy(&key);
-        match key.strip_prefix("list-").and_then(|number| number.parse().ok()) {
+        match list_of(&key) {
             Some(list) => steps.push(elle::Step::Read { list, elements: numbers(Some(value)) }),
             None => money += numbers(Some(value)).iter().sum::<u64>(),
         }

@@ -56,11 +56,20 @@ pub enum Call {
     Append,
     /// A transaction that moves money between accounts, and finds the sum of all.
     Transfer,
+    /// A search for a list, outside of transactions. It and the next three are recorded like
+    /// [`Call::Append`].
+    ListGet,
+    /// An upsert of a list of one element.
+    ListPut,
+    /// An append to a list, by a put if the list is as it was found before.
+    ListReplace,
+    /// A scan of all lists of a generation.
+    ListScan,
 }
 
 impl Call {
     /// All calls, by code.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 14] = [
         Self::Get,
         Self::Put,
         Self::Insert,
@@ -71,6 +80,10 @@ impl Call {
         Self::Scan,
         Self::Append,
         Self::Transfer,
+        Self::ListGet,
+        Self::ListPut,
+        Self::ListReplace,
+        Self::ListScan,
     ];
 
     /// Returns its name in summaries.
@@ -86,27 +99,37 @@ impl Call {
             Self::Scan => "scan",
             Self::Append => "append",
             Self::Transfer => "transfer",
+            Self::ListGet => "list_get",
+            Self::ListPut => "list_put",
+            Self::ListReplace => "list_replace",
+            Self::ListScan => "list_scan",
         }
     }
 
     /// Whether it reads several keys, and ends with a record for each.
     pub(super) fn reads_several(self) -> bool {
-        matches!(self, Self::MultiGet | Self::Scan | Self::Append)
+        matches!(self, Self::MultiGet | Self::Scan) || self.is_on_lists()
     }
 
-    /// Whether it is a transaction, which belongs to no key's history.
+    /// Whether it is on lists, in a transaction or not.
+    pub(super) fn is_on_lists(self) -> bool {
+        matches!(self, Self::Append | Self::ListGet | Self::ListPut | Self::ListReplace | Self::ListScan)
+    }
+
+    /// Whether it is on the keys of transactions, and belongs to no key's history.
     pub(super) fn is_transaction(self) -> bool {
-        matches!(self, Self::Append | Self::Transfer)
+        self.is_on_lists() || self == Self::Transfer
     }
 
     pub(super) fn action(self, value: u64, expected: u64) -> Action {
         match self {
-            Self::Get | Self::MultiGet | Self::Scan | Self::Append | Self::Transfer => Action::Get,
             Self::Put => Action::Put(value),
             Self::Insert => Action::Insert(value),
             Self::Update => Action::Update(value),
             Self::Replace => Action::Replace { expected, value },
             Self::Delete => Action::Delete,
+            // Others read, or belong to no key's history.
+            _ => Action::Get,
         }
     }
 }

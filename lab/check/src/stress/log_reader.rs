@@ -186,8 +186,8 @@ impl Reader {
                 *open =
                     Some(Open { begin: record, call, action: call.action(value, expected), ended: false });
                 collected.count(call);
-                if call == Call::Append {
-                    collected.begin_append(record.client, record.time, value, expected);
+                if call.is_on_lists() {
+                    collected.begin_lists(call, &record, value, expected);
                 }
             }
             (_, None) => return Err("it ends an operation that did not begin"),
@@ -201,8 +201,8 @@ impl Reader {
             }
             (Entry::End(outcome), Some(open)) if open.call.is_transaction() => {
                 open.ended = true;
-                if open.call == Call::Append {
-                    collected.end_append(record.key, record.time, outcome);
+                if open.call.is_on_lists() {
+                    collected.end_lists(record.key, record.time, outcome);
                 } else {
                     collected.end_transfer(record.client, record.sequence, outcome);
                 }
@@ -225,8 +225,8 @@ impl Reader {
                 if open.call.is_transaction() {
                     if refusal != Refusal::OutOfSpace {
                         collected.pending += 1;
-                    } else if open.call == Call::Append {
-                        collected.end_append(record.key, record.time, Outcome::Refused);
+                    } else if open.call.is_on_lists() {
+                        collected.end_lists(record.key, record.time, Outcome::Refused);
                     }
                 } else if refusal != Refusal::OutOfSpace {
                     collected.leave_pending(open.operation(open.begin.key, None));

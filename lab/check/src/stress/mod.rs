@@ -27,8 +27,8 @@
 //! random, also within batches, and the coordinator can stop single threads of them
 //! ([`thread_stop`]). Workers count such events themselves ([`tally`]).
 //!
-//! With `transactions`, some operations are transactions on separate keys (`ledger.rs`),
-//! whose history [`elle`](crate::elle) checks.
+//! With `transactions`, some operations are transactions and single operations on separate keys
+//! (`ledger.rs`), whose common history [`elle`](crate::elle) checks.
 //!
 //! A seed determines the workers' operations and the coordinator's strikes, but not how the system
 //! schedules the processes: a run cannot be repeated, but the logs of a failed run are kept. The

@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause after the pool was full, or could not be opened or reached.
 const REST: Duration = Duration::from_millis(2);
 
-/// One operation in this many is a transaction, if there are any.
+/// One operation in this many is on the keys of transactions, if there are any.
 const TRANSACTIONS_ONE_IN: u64 = 4;
 
 /// Words of the shortest WRITE that counts as one of a large value.
@@ -264,7 +264,7 @@ impl Client<'_> {
     /// Performs one operation.
     fn step(&mut self, (session, ledger): &mut (Session, Session)) -> Result<Step, StressError> {
         if self.transactions && self.dice.one_in(TRANSACTIONS_ONE_IN) {
-            return if self.dice.one_in(4) { self.transfer(ledger) } else { self.append(ledger) };
+            return self.transact(ledger);
         }
         let phase = now_ns() / PHASE_NS;
         let key = self.choose_key(phase);

@@ -93,6 +93,33 @@ fn transactions_are_read_as_they_were_written() {
     assert!(collected.wrong_sums[0].contains("8001"), "{:?}", collected.wrong_sums);
 }
 
+/// Single operations on lists are transactions of one operation; a scan is one for each list.
+#[test]
+fn single_operations_on_lists_are_read_as_transactions() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("lists.log");
+    let mut log = LogWriter::create(path.clone(), 7).unwrap();
+    log.begin(Call::ListPut, 0, 100, 2 << 32 | 5).unwrap();
+    log.end(0, Entry::End(Outcome::Replaced)).unwrap();
+    log.begin(Call::ListReplace, 0, 101, 2 << 32 | 5).unwrap();
+    log.end_reads(&[(1, Some(100))]).unwrap();
+    log.end(0, Entry::End(Outcome::Replaced)).unwrap();
+    log.begin(Call::ListScan, 0, 0, 5).unwrap();
+    log.end_reads(&[(0, None), (1, Some(100)), (1, Some(101))]).unwrap();
+    log.end(0, Entry::End(Outcome::Replaced)).unwrap();
+    log.begin(Call::ListPut, 0, 102, 1 << 32 | 5).unwrap();
+    log.end(0, Entry::Failed(Refusal::OutOfSpace)).unwrap();
+    drop(log);
+    let collected = read(&path).unwrap();
+    let [put, replace, scanned @ .., failed] = &collected.appends[..] else { panic!() };
+    let read = |list, elements: &[u64]| Step::Read { list, elements: elements.to_vec() };
+    assert_eq!(put.steps, [Step::Put { list: 21, element: 100 }]);
+    assert_eq!(replace.steps, [read(21, &[100]), Step::Append { list: 21, element: 101 }]);
+    let scanned: Vec<_> = scanned.iter().map(|one| (&one.steps[..], one.end == scanned[0].end)).collect();
+    assert_eq!(scanned, [(&[read(21, &[100, 101])][..], true), (&[read(20, &[])][..], true)]);
+    assert!(matches!((put.end, failed.end), (End::Committed(_), End::Aborted(_))));
+}
+
 /// A log cut to any length is a valid prefix.
 #[test]
 fn a_torn_log_loses_its_last_record_only() {

@@ -98,7 +98,8 @@ pub(crate) struct StressCommand {
     /// milliseconds
     #[arg(long)]
     large_values: bool,
-    /// Make transactions part of the operations: transfers between accounts, and appends to lists
+    /// Make transactions part of the operations: transfers between accounts, and appends to lists,
+    /// which single operations read and change too
     #[arg(long)]
     transactions: bool,
     /// Print one JSON object

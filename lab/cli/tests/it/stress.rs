@@ -49,7 +49,7 @@ fn killed_and_paused_processes_leave_histories_that_are_linearizable() {
     let number = |name: &str| report[name].as_u64().unwrap();
     assert!(number("operations") >= 200_000 && number("kills") >= 3 && number("pauses") >= 3, "{report:#}");
     assert_eq!((number("leaked_bytes"), number("torn_logs")), (0, 0));
-    assert_eq!(report["calls"].as_object().unwrap().len(), 10);
+    assert_eq!(report["calls"].as_object().unwrap().len(), 14);
     assert!(number("longest_history") > 200_000 / 24);
     assert_eq!(report["failures"], Value::Array(vec![]));
     // Neither logs nor keys are left: the same pool can be used again.
@@ -67,6 +67,8 @@ fn killed_clients_leave_transactions_that_are_strictly_serializable() {
     assert_eq!((code, &report["verdict"]), (0, &"linearizable".into()), "{report:#}\n{err}");
     let number = |value: &Value| value.as_u64().unwrap();
     assert!(number(&report["transactions_judged"]) > 0 && number(&report["calls"]["transfer"]) > 0);
+    let singles = ["list_get", "list_put", "list_replace", "list_scan"];
+    assert!(singles.iter().all(|call| number(&report["calls"][call]) > 0), "{report:#}");
     assert_eq!(number(&report["leaked_bytes"]), 0);
     assert_eq!(names(directory.path()), ["pool"]);
     let (code, out, err) = stress_on(directory.path(), "", &["--transactions", "--keys=3"]);
