@@ -28,7 +28,7 @@ fn new_keys_of_one_page_appear_at_one_moment() {
     // Small pages are cut for the new keys; the others have more room than they take.
     for (number, records) in [(0, 3), (0, 12), (1, 3), (1, 12), (2, 3), (2, 12)] {
         let of = passes[number];
-        let options = QuiverOptions { page_records: records, ..OPTIONS() };
+        let options = QuiverOptions { page_records: records, page_delta: records - 1, ..OPTIONS() };
         for changes in [1, 4] {
             let pass = async |quiver: &Quiver<Sim>, client: &mut Client<Sim>| {
                 for at in 0..changes {
