@@ -144,8 +144,13 @@ const KEYS: [&[u8]; 3] = [b"\x10", b"\x60", b"\x70"];
 
 /// Creates a pool with keys in several pages, and a second process with its own client.
 fn two_processes(sim: &Sim) -> (Pool<Sim>, Quiver<Sim>, Pool<Sim>, Quiver<Sim>) {
+    two_processes_with(sim, OPTIONS())
+}
+
+/// The same with pages of another size.
+fn two_processes_with(sim: &Sim, options: QuiverOptions) -> (Pool<Sim>, Quiver<Sim>, Pool<Sim>, Quiver<Sim>) {
     let fillers: [&[u8]; 5] = [b"\x20", b"\x30", b"\x40", b"\x50", b"\x90"];
-    let (pool, quiver) = process_on::<Quiver<Sim>>(sim, OPTIONS(), &fillers);
+    let (pool, quiver) = process_on::<Quiver<Sim>>(sim, options, &fillers);
     let second = block_on(Pool::open(sim.process(1))).unwrap();
     second.set_magazine_objects_max(1);
     block_on(async {
@@ -154,7 +159,7 @@ fn two_processes(sim: &Sim) -> (Pool<Sim>, Quiver<Sim>, Pool<Sim>, Quiver<Sim>) 
             quiver.put(&mut client, key, b"old", Condition::Always).await.unwrap();
         }
     });
-    let other = block_on(Quiver::open(&mut second.client().unwrap(), OPTIONS())).unwrap();
+    let other = block_on(Quiver::open(&mut second.client().unwrap(), options)).unwrap();
     (pool, quiver, second, other)
 }
 
@@ -285,10 +290,20 @@ fn at_each_verb<T>(
     pass: &impl AsyncFn(&Quiver<Sim>, &mut Client<Sim>) -> T,
     judge: &impl AsyncFn(&Quiver<Sim>, &mut Client<Sim>, T, Commit, &str),
 ) {
+    at_each_verb_with(OPTIONS(), accesses, pass, judge);
+}
+
+/// The same with pages of another size.
+fn at_each_verb_with<T>(
+    options: QuiverOptions,
+    accesses: &[Access<'_>],
+    pass: &impl AsyncFn(&Quiver<Sim>, &mut Client<Sim>) -> T,
+    judge: &impl AsyncFn(&Quiver<Sim>, &mut Client<Sim>, T, Commit, &str),
+) {
     for verbs in 0.. {
         let when = format!("after {verbs} verbs");
         let sim = Sim::new(1, 8 << 20);
-        let (pool, quiver, second, other) = two_processes(&sim);
+        let (pool, quiver, second, other) = two_processes_with(&sim, options);
         let _at_the_end = Unscheduled(sim.clone());
         let (mut client, mut slow) = (pool.client().unwrap(), second.client().unwrap());
         let mut outcome = None;

@@ -1,15 +1,16 @@
 //! Tests of commits that insert several keys of one page.
 
 use super::{
-    LEASE_MS, Unscheduled, advance, alone, at_each_verb, executes, get, put_of, two_processes, verify_all,
+    LEASE_MS, OPTIONS, Unscheduled, advance, alone, at_each_verb_with, executes, get, put_of, two_processes,
+    verify_all,
 };
-use crate::quiver::Quiver;
+use crate::quiver::{Quiver, QuiverOptions};
 use crate::{Access, Commit, Condition, OrderedIndex};
 use darter_pool::Client;
 use darter_sim::{Executor, Sim};
 
-/// New keys of one page, next to one that is there.
-const NEW_KEYS: [&[u8]; 4] = [b"\x71", b"\x72", b"\x73", b"\x74"];
+/// New keys of one page, next to others that are there.
+const NEW_KEYS: [&[u8]; 4] = [b"\x91", b"\xa0", b"\xb0", b"\xc0"];
 
 /// A transaction that inserts them all.
 const INSERTS: fn() -> [Access<'static>; 4] = || NEW_KEYS.map(|key| put_of(key, None, b"new"));
@@ -21,10 +22,13 @@ fn new_keys_of_one_page_appear_at_one_moment() {
     type Pass = fn(usize) -> (&'static [u8], bool);
     let passes: [Pass; 3] = [
         |at| (NEW_KEYS[at % 4], true),
-        |at| ([b"\x61", b"\x62", b"\x63", b"\x75"][at], true),
-        |at| ([b"\x60", b"\x50", b"\x90", b"\x40"][at], false),
+        |at| ([b"\x92", b"\xd0", b"\xa1", b"\xe0"][at], true),
+        |at| ([b"\x90", b"\x60", b"\x50", b"\x40"][at], false),
     ];
-    for (number, of) in passes.iter().enumerate() {
+    // Small pages are cut for the new keys; the others have more room than they take.
+    for (number, records) in [(0, 3), (0, 12), (1, 3), (1, 12), (2, 3), (2, 12)] {
+        let of = passes[number];
+        let options = QuiverOptions { page_records: records, page_delta: records - 1, ..OPTIONS() };
         for changes in [1, 4] {
             let pass = async |quiver: &Quiver<Sim>, client: &mut Client<Sim>| {
                 for at in 0..changes {
@@ -36,13 +40,16 @@ fn new_keys_of_one_page_appear_at_one_moment() {
                     }
                 }
             };
-            at_each_verb(&INSERTS(), &pass, &async |quiver, client, (), outcome, when| {
+            at_each_verb_with(options, &INSERTS(), &pass, &async |quiver, client, (), outcome, when| {
                 let is_done = outcome == Commit::Done;
                 for (at, key) in NEW_KEYS.into_iter().enumerate() {
                     let own = (number == 0 && at < changes).then(|| b"mine".to_vec());
                     let seen = get(quiver, client, key).await;
                     let expected = own.or_else(|| is_done.then(|| b"new".to_vec()));
-                    assert_eq!(seen, expected, "{when}: pass {number} of {changes}, key {at}");
+                    assert_eq!(
+                        seen, expected,
+                        "{when}: pass {number} of {changes}, {records} records, key {at}"
+                    );
                 }
                 assert!(is_done || number == 0, "{when}: no other client has any of the keys");
             });
