@@ -87,7 +87,7 @@ macro_rules! for_each_command {
             "generic" {
                 Copy "copy" -3 [write denyoom] (1 2 1) "6.2.0" => keys::copy(call).await,
                     "Copies a key; REPLACE",
-                    "over Quiver at one moment, up to 1,000 elements; else the new key appears whole, and elements are read one \
+                    "over Quiver at one moment, up to 10,000 elements; else the new key appears whole, and elements are read one \
                      by one; takes time linear in the number of elements";
                 Del "del" -2 [write] (1 -1 1) "1.0.0" => keys::del(call).await,
                     "Removes keys", "over Quiver at one moment; over DART each key separately";
@@ -118,7 +118,7 @@ macro_rules! for_each_command {
                     "Returns a random key", "every key is possible; keys in sparse parts of the key space are returned more often";
                 Rename "rename" 3 [write] (1 2 1) "1.0.0" => keys::rename(call).await,
                     "Renames a key",
-                    "over Quiver at one moment, up to 1,000 elements; else two steps: the new key appears whole, then the old one is \
+                    "over Quiver at one moment, up to 10,000 elements; else two steps: the new key appears whole, then the old one is \
                      removed if it is unchanged, or the command starts over; other clients may see both, and a gateway that dies may leave both; takes \
                      time linear in the number of elements";
                 Renamenx "renamenx" 3 [write fast] (1 2 1) "1.0.0" => keys::renamenx(call).await,

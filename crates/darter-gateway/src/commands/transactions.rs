@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 /// Most keys that a client watches.
 const WATCHED_MAX: usize = 10_000;
 /// Most elements of a key that is copied or renamed in a transaction.
-const COPIED_MAX: usize = 1000;
+const COPIED_MAX: usize = 10_000;
 /// Runs after which the pauses between them no longer grow.
 const DOUBLINGS_MAX: u16 = 10;
 

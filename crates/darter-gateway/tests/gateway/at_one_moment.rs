@@ -294,7 +294,7 @@ fn keys_can_be_set_again_after_many_were_added_at_once_and_removed() {
 
 #[test]
 fn a_hash_too_large_for_a_transaction_is_renamed_without_one() {
-    const FIELDS: usize = 10_000;
+    const FIELDS: usize = 11_000;
     if !has_transactions() {
         return;
     }
