@@ -166,13 +166,10 @@ impl PoolFile {
         if self.is_device {
             return Ok(true);
         }
-        // SAFETY: numbers only, for which zero is valid.
-        let mut system: libc::statfs = unsafe { std::mem::zeroed() };
-        // SAFETY: the descriptor is open, and `system` outlives the call.
-        if unsafe { libc::fstatfs(self.file.as_raw_fd(), &raw mut system) } != 0 {
+        let Some(system) = self.file_system() else {
             return Err(self.error("read its file system", io::Error::last_os_error()));
-        }
-        Ok([libc::TMPFS_MAGIC, libc::HUGETLBFS_MAGIC].contains(&system.f_type))
+        };
+        Ok([libc::TMPFS_MAGIC as u32, libc::HUGETLBFS_MAGIC as u32].contains(&magic(&system)))
     }
 
     /// Opens and maps a file, whose clients must flush if `flush` is set, and must not otherwise.
@@ -482,4 +479,9 @@ impl Drop for PoolFile {
         // If this fails, closing the description still unlocks.
         let _ = try_lock(&self.file, MAPPED_LOCK, LockKind::Unlocked);
     }
+}
+
+/// The magic number of a file system's kind. Its type differs between C libraries.
+pub(super) fn magic(report: &libc::statfs) -> u32 {
+    report.f_type as u32
 }

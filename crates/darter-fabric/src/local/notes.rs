@@ -1,7 +1,7 @@
 //! Notes for the operator: whether huge pages are in use, whether disk space suffices, and how
 //! durable the pool is.
 
-use super::file::PoolFile;
+use super::file::{PoolFile, magic};
 use super::free_bytes;
 use super::mapping::Mapping;
 use crate::ByteSize;
@@ -43,7 +43,7 @@ impl Medium {
     fn of(file: &PoolFile) -> Self {
         let is_device = file.is_device();
         let file_system = file.file_system().filter(|_| !is_device);
-        Self { is_device, is_tmpfs: file_system.is_some_and(|report| report.f_type == libc::TMPFS_MAGIC) }
+        Self { is_device, is_tmpfs: file_system.is_some_and(|report| magic(&report) == libc::TMPFS_MAGIC as u32) }
     }
 }
 

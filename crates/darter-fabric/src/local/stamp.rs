@@ -11,7 +11,7 @@
 //! excluded: refusing a pool without a reason is worse than missing a copy. Devices are excluded
 //! too.
 
-use super::file::PoolFile;
+use super::file::{PoolFile, magic};
 use super::mapping::Mapping;
 use crate::FabricError;
 use std::os::unix::fs::MetadataExt;
@@ -23,7 +23,7 @@ const STAMP_WORD: usize = 2048 / 8;
 
 /// File systems whose inode numbers last as long as the file: ext4, XFS, Btrfs, tmpfs, F2FS, ZFS,
 /// bcachefs, NFS, overlayfs.
-const STEADY: [i64; 9] = [
+const STEADY: [u32; 9] = [
     0xef53,
     0x5846_5342,
     0x9123_683e,
@@ -45,7 +45,7 @@ pub(super) struct Stamp {
 impl Stamp {
     /// Returns the stamp of a file, if it is permanent.
     pub(super) fn of(file: &PoolFile) -> Option<Self> {
-        let is_steady = file.file_system().is_some_and(|report| STEADY.contains(&report.f_type));
+        let is_steady = file.file_system().is_some_and(|report| STEADY.contains(&magic(&report)));
         if file.is_device() || !is_steady {
             return None;
         }
