@@ -43,7 +43,10 @@ impl Medium {
     fn of(file: &PoolFile) -> Self {
         let is_device = file.is_device();
         let file_system = file.file_system().filter(|_| !is_device);
-        Self { is_device, is_tmpfs: file_system.is_some_and(|report| magic(&report) == libc::TMPFS_MAGIC as u32) }
+        Self {
+            is_device,
+            is_tmpfs: file_system.is_some_and(|report| magic(&report) == libc::TMPFS_MAGIC as u32),
+        }
     }
 }
 
