@@ -164,7 +164,11 @@ impl<F: Fabric> Operation<'_, F> {
             adds = old.add(added, records);
             made = self.make_all(&old).await?;
         }
-        Ok(self.link_all(&old, made).await? && adds)
+        let are_added = self.link_all(&old, made).await? && adds;
+        if !added.is_empty() {
+            note(if are_added { situations::INTENTS_ADDED } else { situations::INTENTS_NOT_ADDED });
+        }
+        Ok(are_added)
     }
 
     /// The content to replace, from the page's words.

@@ -5,11 +5,9 @@ use crate::checker::note;
 use crate::ordered::Write;
 use crate::quiver::descent::PageSearchEnd;
 use crate::quiver::operation::Operation;
-use crate::quiver::pair::Pair;
 use crate::quiver::search::value_at;
 use crate::quiver::situations;
 use crate::quiver::word::INTENT_CLASS;
-use crate::quiver::write::Attempt;
 use crate::radix::drafts::alloc;
 use crate::radix::intent::{INTENT_BYTES, Intent, STATUS_BYTES, Status};
 use crate::radix::{TURNS_MAX, leaf, no_progress};
@@ -31,8 +29,6 @@ struct Ready {
 /// The result of the preparation of one key.
 enum Prepared {
     Ready(Box<Ready>),
-    /// The intent is installed already.
-    Installed(Box<Installed>),
     /// The place has to be found again.
     Later,
     Conflict,
@@ -64,6 +60,7 @@ impl<F: Fabric> Operation<'_, F> {
             }
             let Some(lost) = self.install(own, chunk).await? else { return Ok(false) };
             pending = [later, lost, rest].concat();
+            // New pages have their pairs in key order.
             pending.sort_unstable();
         }
         Err(no_progress(self.shared.words.root))
@@ -81,7 +78,6 @@ impl<F: Fabric> Operation<'_, F> {
         for (number, end) in ends {
             match Box::pin(self.prepare(own, number, end)).await? {
                 Prepared::Ready(ready) => chunk.push(*ready),
-                Prepared::Installed(installed) => own.installed.push(*installed),
                 Prepared::Later => later.push(number),
                 Prepared::Conflict => return Ok(None),
             }
@@ -93,52 +89,24 @@ impl<F: Fabric> Operation<'_, F> {
         let Access { key, read, .. } = own.accesses[number];
         let end = self.decided_for(end, Some(own.age())).await?;
         let before = value_at(&end)?.map(<[u8]>::to_vec);
-        let home = match &end {
-            PageSearchEnd::Page(found) => found.head.page.addr.node(),
-            PageSearchEnd::Vacant { parent } | PageSearchEnd::Diverged { parent, .. } => {
-                parent.node.addr.node()
-            }
+        let found = match end {
+            PageSearchEnd::Page(found) => found,
             PageSearchEnd::Sealed { .. } => {
                 self.help_above(key).await?;
                 return Ok(Prepared::Later);
             }
-            PageSearchEnd::Value(_) | PageSearchEnd::Standing(..) | PageSearchEnd::Hot(_) => {
-                return Ok(Prepared::Later);
-            }
+            _ => return Ok(Prepared::Later),
         };
         if read.is_some_and(|read| read != before.as_deref()) {
             note(situations::TRANSACTION_CONFLICT);
             return Ok(Prepared::Conflict);
         }
-        let place = match &end {
-            PageSearchEnd::Page(found) => place_of(self.shared.keys, key, found),
-            _ => None,
-        };
-        if let (PageSearchEnd::Page(found), None) = (&end, &place) {
-            self.make_room(key, found.clone()).await?;
+        let Some(place) = place_of(self.shared.keys, key, &found) else {
+            self.make_room(key, found).await?;
             return Ok(Prepared::Later);
-        }
-        let (installed, writes) = self.make_intent(own, number, before, home).await?;
-        if let Some(place) = place {
-            return Ok(Prepared::Ready(Box::new(Ready { place, installed, writes })));
-        }
-        if !self.write_unlinked(own, writes).await? {
-            self.give_back(&installed);
-            return Ok(Prepared::Conflict);
-        }
-        let pair = installed.pair(own.accesses);
-        let attempt = match end {
-            PageSearchEnd::Diverged { parent, child } => self.part_path(pair, parent, child).await,
-            PageSearchEnd::Vacant { parent } => self.fill_vacancy(&[pair], parent).await,
-            _ => Ok(Attempt::Again),
         };
-        match attempt {
-            Ok(Attempt::Done(_)) => return Ok(Prepared::Installed(Box::new(installed))),
-            // The new page may be linked.
-            Err(error) if !error.is_out_of_space() => return Err(error),
-            _ => self.give_back(&installed),
-        }
-        attempt.map(|_| Prepared::Later)
+        let (installed, writes) = self.make_intent(own, number, before, found.head.page.addr.node()).await?;
+        Ok(Prepared::Ready(Box::new(Ready { place, installed, writes })))
     }
 
     /// Allocates an intent, and the leaf that replaces it if the transaction commits. Returns them
@@ -243,30 +211,11 @@ impl<F: Fabric> Operation<'_, F> {
         self.client.recycle(done);
         Ok(is_alive.then_some(lost))
     }
-
-    /// Writes intents and leaves before a page that names them is linked: one round trip. Returns
-    /// false if another client has aborted the transaction.
-    pub(super) async fn write_unlinked(&mut self, own: &mut Own<'_>, writes: Vec<Written>) -> Result<bool> {
-        let mut batch = self.client.batch();
-        let bump = own.at.filter(|_| own.is_written).map(|at| own.bump(at, &mut batch));
-        own.post(&mut batch, &writes);
-        let done = self.client.submit(batch).await?;
-        let is_alive = bump.is_none_or(|bump| own.has_bumped(&done, bump));
-        self.client.recycle(done);
-        Ok(is_alive)
-    }
-}
-
-impl Installed {
-    /// The key with its intent, for a new page.
-    pub(super) fn pair(&self, accesses: &[Access<'_>]) -> Pair {
-        Pair { key: accesses[self.number].key.to_vec(), image: None, leaf: Some(self.intent) }
-    }
 }
 
 impl Own<'_> {
     /// Posts the WRITEs of some leaves, and of the status word if it is not written yet.
-    fn post(&mut self, batch: &mut Batch, writes: &[Written]) {
+    pub(super) fn post(&mut self, batch: &mut Batch, writes: &[Written]) {
         if let (Some(at), false) = (self.at, self.is_written) {
             batch.write(at, &[self.status.word(at), 0]);
             self.is_written = true;
@@ -277,13 +226,13 @@ impl Own<'_> {
     }
 
     /// Posts a CAS of the status word that shows the transaction's progress.
-    fn bump(&self, at: GlobalAddr, batch: &mut Batch) -> CasId {
+    pub(super) fn bump(&self, at: GlobalAddr, batch: &mut Batch) -> CasId {
         batch.cas(at, self.status.word(at), self.status.advanced().word(at))
     }
 
     /// Whether the CAS of [`Self::bump`] succeeded. If not, another client has aborted the
     /// transaction.
-    fn has_bumped(&mut self, done: &Batch, bump: CasId) -> bool {
+    pub(super) fn has_bumped(&mut self, done: &Batch, bump: CasId) -> bool {
         let is_alive = done.swapped(bump);
         if is_alive {
             self.status = self.status.advanced();

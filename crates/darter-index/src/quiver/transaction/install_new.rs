@@ -1,18 +1,21 @@
-//! Intents for several new keys of one page: the page is replaced by one that has them all.
+//! Intents for new keys in new pages: for keys that have no page, and for several keys of one page,
+//! which a page with all of them replaces.
 //!
-//! Otherwise all of the keys would go to the page's first unused delta slot, and one of them would
+//! Otherwise the keys of one page would all go to its first unused delta slot, and one of them would
 //! win it in each round. A page is replaced only if the new one need not be cut (`rebuild`), so a
 //! full page first takes a single key, which makes it large enough to be cut.
 
+use super::install::Written;
 use super::{Installed, Own};
-use crate::Result;
 use crate::checker::note;
-use crate::quiver::descent::{Lookup, PageSearchEnd};
+use crate::quiver::descent::{Lookup, NodeAt, PageSearchEnd};
 use crate::quiver::operation::Operation;
+use crate::quiver::pair::Pair;
 use crate::quiver::parent_slot::ParentSlot;
 use crate::quiver::rebuild::Old;
 use crate::quiver::situations;
 use crate::quiver::write::Attempt;
+use crate::{Access, Result};
 use darter_fabric::{Fabric, GlobalAddr};
 use std::collections::BTreeMap;
 
@@ -27,13 +30,16 @@ type Ends = Vec<(usize, PageSearchEnd)>;
 enum Target {
     /// A slot without a page.
     Vacancy(ParentSlot),
+    /// A path that the key leaves before this child of a slot. One key gets a page; the others find
+    /// it later.
+    Path(ParentSlot, NodeAt),
     /// A page, with its words.
     Page(Old, Vec<u64>),
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// Installs the intents of new keys of which several belong in the same page, and removes them
-    /// from `ends`. Adds the keys whose places have to be found again to `later`. Returns false if
+    /// Installs the intents of new keys that have no page, or of which several belong in the same
+    /// page, and removes them from `ends`. Adds the keys whose places have to be found again to `later`. Returns false if
     /// there is a conflict.
     pub(super) async fn install_new(
         &mut self,
@@ -51,12 +57,8 @@ impl<F: Fabric> Operation<'_, F> {
         for mut group in groups.into_values() {
             let few = match group[0].1 {
                 PageSearchEnd::Page(_) => FEW.min(self.shared.geometry.delta),
-                _ => 1,
+                _ => 0,
             };
-            if let PageSearchEnd::Diverged { .. } = group[0].1 {
-                // The first key gets a page, and the others find it.
-                later.extend(group.drain(1..).map(|(number, _)| number));
-            }
             if group.len() <= few {
                 ends.append(&mut group);
             } else if !Box::pin(self.install_group(own, group, ends, later)).await? {
@@ -81,7 +83,10 @@ impl<F: Fabric> Operation<'_, F> {
         }
         let records = self.shared.geometry.records;
         let (home, room, target) = match &group[0].1 {
-            PageSearchEnd::Vacant { parent } => (parent.node.addr.node(), records, Target::Vacancy(*parent)),
+            &PageSearchEnd::Vacant { parent } => (parent.node.addr.node(), records, Target::Vacancy(parent)),
+            &PageSearchEnd::Diverged { parent, child } => {
+                (parent.node.addr.node(), 1, Target::Path(parent, child))
+            }
             PageSearchEnd::Page(found) => {
                 let page = found.head.page;
                 let read = match found.from {
@@ -131,21 +136,10 @@ impl<F: Fabric> Operation<'_, F> {
             self.give_back_all(&made);
             return written;
         }
-        let pairs: Vec<_> = made.iter().map(|installed| installed.pair(own.accesses)).collect();
-        let linked = match target {
-            Target::Vacancy(parent) => {
-                let attempt = self.fill_vacancy(&pairs, parent).await;
-                attempt.map(|attempt| matches!(attempt, Attempt::Done(_)))
-            }
-            Target::Page(old, words) => self.replace_adding(old, words, &pairs).await,
-        };
-        match linked {
-            Ok(true) => {
-                note(situations::INTENTS_ADDED);
-                own.installed.append(&mut made);
-            }
+        let pairs = made.iter().map(|installed| installed.pair(own.accesses)).collect();
+        match self.link_new(pairs, target).await {
+            Ok(true) => own.installed.append(&mut made),
             Ok(false) => {
-                note(situations::INTENTS_NOT_ADDED);
                 self.give_back_all(&made);
                 later.extend(numbers);
             }
@@ -158,6 +152,19 @@ impl<F: Fabric> Operation<'_, F> {
             }
         }
         Ok(true)
+    }
+
+    /// Links a page with some pairs. Returns false if another client was faster.
+    async fn link_new(&mut self, mut pairs: Vec<Pair>, target: Target) -> Result<bool> {
+        let attempt = match target {
+            Target::Page(old, words) => return self.replace_adding(old, words, &pairs).await,
+            Target::Vacancy(parent) => self.fill_vacancy(&pairs, parent).await?,
+            Target::Path(parent, child) => {
+                let Some(pair) = pairs.pop() else { return Ok(false) };
+                self.part_path(pair, parent, child).await?
+            }
+        };
+        Ok(matches!(attempt, Attempt::Done(_)))
     }
 
     fn give_back_all(&mut self, made: &[Installed]) {
@@ -182,6 +189,25 @@ impl<F: Fabric> Operation<'_, F> {
             all.extend(writes);
         }
         self.write_unlinked(own, all).await
+    }
+
+    /// Writes intents and leaves before a page that names them is linked: one round trip. Returns
+    /// false if another client has aborted the transaction.
+    async fn write_unlinked(&mut self, own: &mut Own<'_>, writes: Vec<Written>) -> Result<bool> {
+        let mut batch = self.client.batch();
+        let bump = own.at.filter(|_| own.is_written).map(|at| own.bump(at, &mut batch));
+        own.post(&mut batch, &writes);
+        let done = self.client.submit(batch).await?;
+        let is_alive = bump.is_none_or(|bump| own.has_bumped(&done, bump));
+        self.client.recycle(done);
+        Ok(is_alive)
+    }
+}
+
+impl Installed {
+    /// The key with its intent, for a new page.
+    fn pair(&self, accesses: &[Access<'_>]) -> Pair {
+        Pair { key: accesses[self.number].key.to_vec(), image: None, leaf: Some(self.intent) }
     }
 }
 

@@ -190,47 +190,64 @@ async fn values(quiver: &Quiver<Sim>, client: &mut Client<Sim>) -> Vec<Option<Ve
     values
 }
 
-/// A client stops at each verb of a commit, and others see all changes or none, by gets, a
-/// multi-get and a scan. Then it dies, a sweep follows, and nothing is left of the transaction.
-#[test]
-fn a_client_that_dies_in_a_commit_leaves_all_changes_or_none() {
-    for verbs in 0.. {
+/// A client stops at each verb of a commit and dies. `before` runs on another client before the
+/// death, and `after` after it, with the result of `before`, and whether the commit had ended. A
+/// sweep follows, and nothing is left of the transaction. Returns the last result and the number of
+/// verbs.
+fn dies_at_each_verb<T>(
+    accesses: &[Access<'_>],
+    before: &impl AsyncFn(&Quiver<Sim>, &mut Client<Sim>, &str) -> T,
+    after: &impl AsyncFn(&Quiver<Sim>, &mut Client<Sim>, &T, bool, &str),
+) -> (T, usize) {
+    let mut verbs = 0;
+    loop {
+        let when = format!("after {verbs} verbs");
         let sim = Sim::new(1, 8 << 20);
         let (pool, quiver, dying, other) = two_processes(&sim);
         let _at_the_end = Unscheduled(sim.clone());
         let (mut client, mut dies) = (pool.client().unwrap(), dying.client().unwrap());
         let mut executor = Executor::new(&sim);
-        let changes = CHANGES();
         let commit = executor.spawn(1, async {
-            assert_eq!(other.commit(&mut dies, &changes, 0).await.unwrap(), Commit::Done);
+            assert_eq!(other.commit(&mut dies, accesses, 0).await.unwrap(), Commit::Done);
         });
         let has_ended = advance(&mut executor, commit, verbs, executes);
-        let is_done = alone(&pool, async {
-            let seen = values(&quiver, &mut client).await;
-            let is_done = has_committed(&seen);
-            let many = quiver.multi_get(&mut client, &KEYS).await.unwrap();
-            assert_eq!(many, seen, "after {verbs} verbs");
-            let scanned = quiver.scan(&mut client, &ScanRange::all(), 100).await.unwrap();
-            let scanned: BTreeMap<_, _> = scanned.into_iter().collect();
-            assert_eq!(KEYS.map(|key| scanned.get(key).cloned()).to_vec(), seen, "after {verbs} verbs");
-            is_done
-        });
+        let seen = alone(&pool, before(&quiver, &mut client, &when));
         executor.kill(1);
         alone(&pool, async {
             sim.advance_ms(LEASE_MS * 2);
             for _ in 0..4 {
                 pool.maintain(&mut client).await.unwrap();
             }
-            let has_committed = has_committed(&values(&quiver, &mut client).await);
-            assert!(has_committed >= is_done, "after {verbs} verbs");
+            after(&quiver, &mut client, &seen, has_ended, &when).await;
         });
-        verify_all(&sim, vec![(pool, client)], &format!("after {verbs} verbs"));
+        verify_all(&sim, vec![(pool, client)], &when);
         drop(executor);
         if has_ended {
-            assert!(is_done && verbs > 10);
-            return;
+            return (seen, verbs);
         }
+        verbs += 1;
     }
+}
+
+/// A client stops at each verb of a commit, and others see all changes or none, by gets, a
+/// multi-get and a scan. Then it dies.
+#[test]
+fn a_client_that_dies_in_a_commit_leaves_all_changes_or_none() {
+    let before = async |quiver: &Quiver<Sim>, client: &mut Client<Sim>, when: &str| {
+        let seen = values(quiver, client).await;
+        let is_done = has_committed(&seen);
+        let many = quiver.multi_get(client, &KEYS).await.unwrap();
+        assert_eq!(many, seen, "{when}");
+        let scanned = quiver.scan(client, &ScanRange::all(), 100).await.unwrap();
+        let scanned: BTreeMap<_, _> = scanned.into_iter().collect();
+        assert_eq!(KEYS.map(|key| scanned.get(key).cloned()).to_vec(), seen, "{when}");
+        is_done
+    };
+    let (is_done, verbs) =
+        dies_at_each_verb(&CHANGES(), &before, &async |quiver, client, is_done, _, when| {
+            assert!(has_committed(&values(quiver, client).await) >= *is_done, "{when}");
+        });
+    assert!(is_done && verbs > 10);
 }
 
 /// Two transfers between the same accounts, in which each client stops at every point, run as if

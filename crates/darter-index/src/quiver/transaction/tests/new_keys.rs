@@ -1,13 +1,10 @@
 //! Tests of commits that insert several keys of one page.
 
-use super::{
-    LEASE_MS, OPTIONS, Unscheduled, advance, alone, at_each_verb_with, executes, get, put_of, two_processes,
-    verify_all,
-};
+use super::{OPTIONS, at_each_verb_with, dies_at_each_verb, get, put_of};
 use crate::quiver::{Quiver, QuiverOptions};
 use crate::{Access, Commit, Condition, OrderedIndex};
 use darter_pool::Client;
-use darter_sim::{Executor, Sim};
+use darter_sim::Sim;
 
 /// New keys of one page, next to others that are there.
 const NEW_KEYS: [&[u8]; 4] = [b"\x91", b"\xa0", b"\xb0", b"\xc0"];
@@ -60,33 +57,11 @@ fn new_keys_of_one_page_appear_at_one_moment() {
 /// A client stops at each verb of a commit of new keys and dies.
 #[test]
 fn a_client_that_dies_while_it_inserts_leaves_all_keys_or_none() {
-    for verbs in 0.. {
-        let sim = Sim::new(1, 8 << 20);
-        let (pool, quiver, dying, other) = two_processes(&sim);
-        let _at_the_end = Unscheduled(sim.clone());
-        let (mut client, mut dies) = (pool.client().unwrap(), dying.client().unwrap());
-        let mut executor = Executor::new(&sim);
-        let inserts = INSERTS();
-        let commit = executor.spawn(1, async {
-            assert_eq!(other.commit(&mut dies, &inserts, 0).await.unwrap(), Commit::Done);
-        });
-        let has_ended = advance(&mut executor, commit, verbs, executes);
-        executor.kill(1);
-        alone(&pool, async {
-            sim.advance_ms(LEASE_MS * 2);
-            for _ in 0..4 {
-                pool.maintain(&mut client).await.unwrap();
-            }
-            let mut found = 0;
-            for key in NEW_KEYS {
-                found += usize::from(get(&quiver, &mut client, key).await.is_some());
-            }
-            assert!(found == 0 && !has_ended || found == 4, "after {verbs} verbs: {found} keys");
-        });
-        verify_all(&sim, vec![(pool, client)], &format!("after {verbs} verbs"));
-        drop(executor);
-        if has_ended {
-            return;
+    dies_at_each_verb(&INSERTS(), &async |_, _, _| (), &async |quiver, client, (), has_ended, when| {
+        let mut found = 0;
+        for key in NEW_KEYS {
+            found += usize::from(get(quiver, client, key).await.is_some());
         }
-    }
+        assert!(found == 0 && !has_ended || found == 4, "{when}: {found} keys");
+    });
 }
