@@ -65,10 +65,10 @@ impl<F: Fabric> Process<F> {
     ) -> Result<(), PoolError> {
         let nodes = self.members.usable_nodes();
         for is_last in [false, true] {
-            let new_blocks = match is_last {
-                _ if self.reclamation.defers_to_others() => NewBlocks::Surplus,
+            let new_blocks = match self.reclamation.defers_to_others() {
+                true => NewBlocks::Surplus,
+                false if is_last => NewBlocks::Any,
                 false => NewBlocks::Roomy,
-                true => NewBlocks::Any,
             };
             if self.blocks.obtain(endpoint, nodes, shortage, new_blocks, out).await? {
                 if new_blocks != NewBlocks::Surplus {

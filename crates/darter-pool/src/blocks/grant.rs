@@ -175,17 +175,18 @@ impl<F: Fabric> Blocks<F> {
             .zip(words)
             .filter_map(|(index, word)| Some((BlockId { node, index }, BlockWord::decode(word)?)))
             .collect();
-        let free = table.iter().filter(|(_, word)| word.state == BlockState::Free).count();
-        if new_blocks == NewBlocks::Surplus && free <= BLOCKS_FOR_OTHERS {
-            return Ok(false);
-        }
-        let room_min = self.layout().block_bytes / 16 / ROOM_PART_MIN;
-        for &(block, word) in table.iter().filter(|_| new_blocks != NewBlocks::Surplus) {
+        let is_free = |(_, word): &&(BlockId, BlockWord)| word.state == BlockState::Free;
+        let room_min = match new_blocks {
+            NewBlocks::Surplus if table.iter().filter(is_free).count() <= BLOCKS_FOR_OTHERS => {
+                return Ok(false);
+            }
+            NewBlocks::Surplus => u64::MAX,
+            NewBlocks::Roomy => self.layout().block_bytes / 16 / ROOM_PART_MIN,
+            NewBlocks::Any => 0,
+        };
+        for &(block, word) in &table {
             let is_closed = word.state == BlockState::Closed && word.kind == kind;
-            if is_closed
-                && (new_blocks == NewBlocks::Any || u64::from(word.low) >= room_min)
-                && self.reopen(endpoint, block, word).await?
-            {
+            if is_closed && u64::from(word.low) >= room_min && self.reopen(endpoint, block, word).await? {
                 return Ok(true);
             }
         }

@@ -7,6 +7,10 @@
 //! not use. A request ends when an object was freed, or when every member has had time for that and
 //! nothing waits any longer; or, so that no process waits for a stopped one for ever, when the
 //! epoch has not moved for a while.
+//!
+//! While a member waits, the others take no blocks from the pool except surplus free ones, until a
+//! request of their own has ended with [`Room::Full`]. Otherwise a member that reuses its own memory
+//! would take back the blocks that it has handed over.
 
 use std::fmt;
 
