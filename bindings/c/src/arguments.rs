@@ -1,6 +1,6 @@
 //! The pointers of callers: every read and write through one of them.
 
-use crate::status::Failure;
+use crate::status::{Failure, darter_status, done_or};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::NonNull;
 use std::slice;
@@ -146,6 +146,15 @@ impl<T> Output<T> {
     pub(crate) fn set(&self, content: T) {
         // SAFETY: the place is valid for writes, as promised to `new`.
         unsafe { self.0.write(content) };
+    }
+}
+
+impl Output<darter_value> {
+    /// Gives a value to the caller, or none. Returns [`DARTER_NOT_FOUND`](darter_status) for none.
+    pub(crate) fn fill(&self, value: Option<Vec<u8>>) -> darter_status {
+        let is_present = value.is_some();
+        self.set(darter_value::of(value));
+        done_or(is_present, darter_status::DARTER_NOT_FOUND)
     }
 }
 

@@ -52,8 +52,13 @@ use darter_status::{
     DARTER_ERROR_ARGUMENT, DARTER_ERROR_CONFLICT, DARTER_ERROR_DAMAGED, DARTER_ERROR_DISCONNECTED,
     DARTER_ERROR_FORKED, DARTER_ERROR_FULL, DARTER_ERROR_HELD_BACK, DARTER_ERROR_OTHER, DARTER_ERROR_PANIC,
     DARTER_ERROR_READ_ONLY, DARTER_ERROR_SHUT_OUT, DARTER_ERROR_TOO_LONG, DARTER_ERROR_TRANSACTION_SIZE,
-    DARTER_ERROR_USAGE, DARTER_ERROR_VERSION,
+    DARTER_ERROR_USAGE, DARTER_ERROR_VERSION, DARTER_OK,
 };
+
+/// Returns [`DARTER_OK`] if a condition held.
+pub(crate) fn done_or(held: bool, otherwise: darter_status) -> darter_status {
+    if held { DARTER_OK } else { otherwise }
+}
 
 /// An error on its way to the caller.
 pub(crate) struct Failure {

@@ -3,7 +3,7 @@
 use crate::arguments::{Output, bytes, darter_value, handle, reclaim, text};
 use crate::options::{self, darter_options};
 use crate::status::darter_status::{DARTER_NOT_FOUND, DARTER_OK, DARTER_REFUSED};
-use crate::status::{Failure, call, darter_status};
+use crate::status::{Failure, call, darter_status, done_or};
 use darter::Store;
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
@@ -12,11 +12,6 @@ use std::sync::Arc;
 pub struct darter_store {
     /// Ranges and transactions keep it open too.
     pub(crate) store: Arc<Store>,
-}
-
-/// Returns [`DARTER_OK`] if a condition held.
-pub(crate) fn done_or(held: bool, otherwise: darter_status) -> darter_status {
-    if held { DARTER_OK } else { otherwise }
 }
 
 /// Opens the pool that `url` names, a string that NUL ends: "mem:64M", "file:PATH?size=64M" or
@@ -62,10 +57,7 @@ pub unsafe extern "C" fn darter_get(
     call(|| unsafe {
         let output = Output::new("value", value)?;
         output.set(darter_value::NONE);
-        let found = handle("store", store)?.store.get(bytes("key", key, key_length)?)?;
-        let is_present = found.is_some();
-        output.set(darter_value::of(found));
-        Ok(done_or(is_present, DARTER_NOT_FOUND))
+        Ok(output.fill(handle("store", store)?.store.get(bytes("key", key, key_length)?)?))
     })
 }
 
@@ -138,10 +130,7 @@ pub unsafe extern "C" fn darter_remove(
             return Ok(done_or(handle("store", store)?.store.discard(key)?, DARTER_NOT_FOUND));
         };
         output.set(darter_value::NONE);
-        let removed = handle("store", store)?.store.remove(bytes("key", key, key_length)?)?;
-        let was_present = removed.is_some();
-        output.set(darter_value::of(removed));
-        Ok(done_or(was_present, DARTER_NOT_FOUND))
+        Ok(output.fill(handle("store", store)?.store.remove(bytes("key", key, key_length)?)?))
     })
 }
 

@@ -1,9 +1,9 @@
 //! Transactions: several keys that are read and changed at one moment.
 
 use crate::arguments::{Output, bytes, darter_value, exclusive, handle, reclaim};
-use crate::status::darter_status::{DARTER_NOT_FOUND, DARTER_OK};
+use crate::status::darter_status::DARTER_OK;
 use crate::status::{Failure, call, darter_status};
-use crate::store::{darter_store, done_or};
+use crate::store::darter_store;
 use darter::{Store, Transaction};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -86,10 +86,7 @@ pub unsafe extern "C" fn darter_transaction_get(
     call(|| unsafe {
         let output = Output::new("value", value)?;
         output.set(darter_value::NONE);
-        let found = of_this_thread(transaction)?.get(bytes("key", key, key_length)?)?;
-        let is_present = found.is_some();
-        output.set(darter_value::of(found));
-        Ok(done_or(is_present, DARTER_NOT_FOUND))
+        Ok(output.fill(of_this_thread(transaction)?.get(bytes("key", key, key_length)?)?))
     })
 }
 
