@@ -8,8 +8,8 @@
 //! nothing waits any longer; or, so that no process waits for a stopped one for ever, when the
 //! epoch has not moved for a while.
 //!
-//! While a member waits, the others take no blocks from the pool except surplus free ones, until a
-//! request of their own has ended with [`Room::Full`]. Otherwise a member that reuses its own memory
+//! While a member waits, the others take no blocks from the pool except surplus free ones, until
+//! their own request has ended with [`Room::Full`]. Otherwise a member that reuses its own memory
 //! would take back the blocks that it has handed over.
 
 use std::fmt;
