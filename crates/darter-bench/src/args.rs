@@ -79,6 +79,10 @@ pub struct RunArgs {
     /// `rdma://HOST:PORT,…?device=DEVICE` [default: a large enough pool in this process's memory]
     #[arg(long, value_name = "URL")]
     pub pool: Option<PoolUrl>,
+    /// Search memory of this machine by verbs, as over a network, so that round trips are counted;
+    /// otherwise Quiver loads from such memory
+    #[arg(long)]
+    pub verbs: bool,
     /// Create the pool on memory nodes that hold none, with the secret that makes counts repeatable
     #[arg(long)]
     pub create: bool,

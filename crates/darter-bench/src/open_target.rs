@@ -26,7 +26,7 @@ pub fn with_store<W: TargetWork>(
     create: bool,
     work: W,
 ) -> Result<W::Output, BenchError> {
-    work.on(&StoreTarget::open(kind, &plan.pool, plan.args.cache.0, &plan.setting.tcp, create)?)
+    work.on(&StoreTarget::open(kind, &plan.pool, plan.args, &plan.setting.tcp, create)?)
 }
 
 impl Benchmark for BenchArgs {

@@ -4,6 +4,7 @@
 //! the counts depend only on the operations.
 
 use crate::BenchError;
+use crate::args::RunArgs;
 use crate::target::{SortedPairs, Target, TargetSession};
 use darter::engine::{Engine, KeySpace, Worker};
 use darter::{Condition, Counters, IndexKind, PoolUrl, PutOutcome, ScanRange, Store};
@@ -32,13 +33,12 @@ impl StoreTarget {
     pub fn open(
         kind: IndexKind,
         pool: &PoolUrl,
-        cache_bytes: u64,
+        args: &RunArgs,
         tcp: &TcpOptions,
         create: bool,
     ) -> Result<Self, BenchError> {
-        let options =
-            Store::options().cache_bytes(cache_bytes).auto_adjust(false).maintenance(false).secret(SECRET);
-        let options = options.tcp(tcp.clone()).index(kind);
+        let options = Store::options().cache_bytes(args.cache.0).direct(!args.verbs).secret(SECRET);
+        let options = options.auto_adjust(false).maintenance(false).tcp(tcp.clone()).index(kind);
         // Otherwise as the kind of pool suggests.
         let options = if create { options.create(true) } else { options };
         Ok(Self { store: options.open(pool)?, name: kind.name() })

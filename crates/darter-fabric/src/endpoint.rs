@@ -1,5 +1,6 @@
 //! One thread's or task's connection to the memory nodes.
 
+use crate::local::Memory;
 use crate::{
     Batch, CallFault, ClientObserver, Counters, FabricError, GlobalAddr, OpKind, RemoteProcedures,
     lease_clock,
@@ -65,6 +66,13 @@ pub trait Endpoint: Send + 'static {
     /// for [`Endpoint::prefetch`]: it is not ordered with any verb.
     #[inline]
     fn peek(&self, _addr: GlobalAddr) -> Option<u64> {
+        None
+    }
+
+    /// Returns the pool's memory, if this process may load its words without verbs. A client then
+    /// sees the same as by READs. Loads are not counted, traced, delayed or simulated.
+    #[inline]
+    fn memory(&self) -> Option<Memory<'_>> {
         None
     }
 

@@ -2,7 +2,7 @@
 //! branch per round trip. With one type for all of them, an index is compiled once.
 
 use crate::foreign::{Foreign, ForeignEndpoint};
-use crate::local::LocalEndpoint;
+use crate::local::{LocalEndpoint, Memory};
 #[cfg(feature = "tcp")]
 use crate::tcp::{Tcp, TcpEndpoint};
 use crate::{
@@ -148,6 +148,11 @@ impl Endpoint for ProviderEndpoint {
     #[inline]
     fn peek(&self, addr: GlobalAddr) -> Option<u64> {
         each!(self, inner => inner.peek(addr))
+    }
+
+    #[inline]
+    fn memory(&self) -> Option<Memory<'_>> {
+        each!(self, inner => inner.memory())
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "tcp")]
 use darter_fabric::TcpOptions;
-use darter_index::{IndexKind, IndexOptions};
+use darter_index::{IndexKind, IndexOptions, QuiverOptions};
 use darter_pool::PoolOptions;
 use std::time::Duration;
 
@@ -42,7 +42,10 @@ impl Default for StoreOptions {
     fn default() -> Self {
         Self {
             pool: PoolOptions::default(),
-            index: IndexOptions::default(),
+            index: IndexOptions {
+                quiver: QuiverOptions { direct: true, ..QuiverOptions::default() },
+                ..IndexOptions::default()
+            },
             auto_adjust: true,
             maintenance: true,
             sweep: true,
@@ -193,6 +196,25 @@ impl StoreOptions {
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.index.dart.cache_bytes = bytes;
         self.index.quiver.cache_bytes = bytes;
+        self
+    }
+
+    /// Sets whether searches and scans load the words of a pool in this machine's memory, `mem:` or
+    /// `file:`, instead of posting verbs. They then make no round trips, and need no cache. Default:
+    /// `true`. Without effect on memory nodes, in persistent memory, and for DART.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// let store = darter::Store::options().direct(false).open("mem:16M")?;
+    /// let session = store.session()?;
+    /// session.put("pear", "green")?;
+    /// session.get("pear")?; // by verbs, as over a network
+    /// assert!(session.counters().total().round_trips > 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn direct(mut self, direct: bool) -> Self {
+        self.index.quiver.direct = direct;
         self
     }
 

@@ -2,6 +2,7 @@
 //! shared memory.
 
 use super::{forward_endpoint, forward_fabric, forward_membership};
+use crate::local::Memory;
 use crate::{Batch, Calling, Counters, Endpoint, Fabric, FabricError, OpKind, RemoteProcedures};
 use std::future::Future;
 
@@ -46,6 +47,11 @@ pub struct CountingEndpoint<E> {
 
 impl<E: Endpoint> Endpoint for CountingEndpoint<E> {
     forward_endpoint!();
+
+    #[inline]
+    fn memory(&self) -> Option<Memory<'_>> {
+        self.inner.memory()
+    }
 
     #[inline]
     fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send {

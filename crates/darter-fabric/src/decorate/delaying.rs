@@ -8,6 +8,7 @@
 
 use super::jitter::{Jitter, JitterTally, Moment, Source};
 use super::{forward_endpoint, forward_fabric, forward_membership};
+use crate::local::Memory;
 use crate::{Batch, Calling, Counters, Endpoint, Fabric, FabricError, OpKind, RemoteProcedures};
 use std::future::poll_fn;
 use std::task::Poll;
@@ -97,6 +98,11 @@ async fn pending(mut times: u32) {
 
 impl<E: Endpoint> Endpoint for DelayingEndpoint<E> {
     forward_endpoint!();
+
+    #[inline]
+    fn memory(&self) -> Option<Memory<'_>> {
+        if self.delay == Delay::default() { self.inner.memory() } else { None }
+    }
 
     async fn submit(&mut self, batch: Batch) -> Result<Batch, FabricError> {
         self.delay.before().await;

@@ -5,6 +5,7 @@
 //! after it: all other clients observe the same when a client dies between two verbs.
 
 use super::{forward_endpoint, forward_fabric, forward_membership};
+use crate::local::Memory;
 use crate::{Batch, Calling, Counters, Endpoint, Fabric, FabricError, OpKind, RemoteProcedures};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -155,6 +156,11 @@ pub struct FailingEndpoint<E> {
 
 impl<E: Endpoint> Endpoint for FailingEndpoint<E> {
     forward_endpoint!();
+
+    #[inline]
+    fn memory(&self) -> Option<Memory<'_>> {
+        self.inner.memory()
+    }
 
     async fn submit(&mut self, mut batch: Batch) -> Result<Batch, FabricError> {
         let (verdict, before) = self.plan.with(|state| state.judge(batch.len()));

@@ -10,6 +10,7 @@
 use super::LocalPool;
 use super::flush::{Flushing, Raised, Turn};
 use super::mapping::Mapping;
+use super::memory::Memory;
 use super::order::Order;
 use crate::call::NodeProcedures;
 use crate::fork;
@@ -57,18 +58,24 @@ impl Regions {
     /// Returns the words that a verb names, if they lie inside its region.
     #[inline]
     pub(super) fn locate(&self, verb: &Verb) -> Result<&[AtomicU64], FabricError> {
-        let (node, offset) = (u64::from(verb.addr.node()), verb.addr.offset());
+        self.words(verb.addr, verb.words).ok_or_else(|| self.refusal(verb))
+    }
+
+    /// Returns words of a region; `None` if it does not have them.
+    #[inline]
+    pub(super) fn words(&self, addr: GlobalAddr, words: u32) -> Option<&[AtomicU64]> {
+        let (node, offset) = (u64::from(addr.node()), addr.offset());
         // The sum cannot wrap: an offset has 40 bits, a length at most 35.
-        let end = offset + u64::from(verb.words) * 8;
+        let end = offset + u64::from(words) * 8;
         if node >= self.nodes || end > self.node_bytes || offset % 8 != 0 {
-            return Err(self.refusal(verb));
+            return None;
         }
         let start = (node * self.node_bytes + offset) / 8;
         // SAFETY: `node < nodes` and `end <= node_bytes`, so the range ends at or before `nodes *
         // node_bytes`, which the mapping has (asserted in `new`); `offset` and `node_bytes` are
         // multiples of 8.
-        Ok(unsafe {
-            self.mapping.words().get_unchecked(start as usize..(start + u64::from(verb.words)) as usize)
+        Some(unsafe {
+            self.mapping.words().get_unchecked(start as usize..(start + u64::from(words)) as usize)
         })
     }
 
@@ -89,7 +96,7 @@ impl Regions {
     /// Starts to load the first lines of an object into the cache. An address outside the regions
     /// is harmless here.
     #[inline]
-    fn prefetch(&self, addr: GlobalAddr, words: u32) {
+    pub(super) fn prefetch(&self, addr: GlobalAddr, words: u32) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -221,15 +228,15 @@ impl Endpoint for LocalEndpoint {
             // A word read by a peek would have to be flushed.
             return None;
         }
-        let words = self.pool.regions.locate(&Verb {
-            kind: VerbKind::Read,
-            addr,
-            at: 0,
-            words: 1,
-            is_fenced: false,
-            is_volatile: false,
-        });
-        words.ok().map(|words| words[0].load(Ordering::Relaxed))
+        self.pool.regions.words(addr, 1).map(|words| words[0].load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn memory(&self) -> Option<Memory<'_>> {
+        // A word loaded from persistent memory would have to be flushed. In a child process the
+        // verbs that are posted instead fail.
+        let is_direct = self.pool.flushing.is_none() && fork::check(self.pool.forks).is_ok();
+        is_direct.then(|| Memory::new(&self.pool))
     }
 
     #[inline]

@@ -28,6 +28,7 @@ mod flush;
 mod frames;
 mod identity;
 mod mapping;
+mod memory;
 mod notes;
 mod order;
 mod snapshot;
@@ -39,6 +40,9 @@ pub use file::{FileOptions, Space};
 pub use flush::Persistence;
 #[cfg(feature = "tcp")]
 pub use frames::FrameObserver;
+#[cfg(feature = "checker")]
+pub use memory::hook;
+pub use memory::{Memory, Words};
 
 use crate::call::NodeProcedures;
 use crate::files::{Draft, Sharing};
@@ -77,6 +81,8 @@ struct LocalPool {
     source: Source,
     /// When it was opened, for [`fork::check`].
     forks: u32,
+    /// Whether the memory ends with this process, and is trusted to hold what was written.
+    is_transient: bool,
     /// How words are made durable, if it is persistent memory.
     flushing: Option<Flushing>,
 }
@@ -101,6 +107,19 @@ impl Local {
         let bytes = total_bytes(bytes_per_node, nodes)?;
         let mapping = Mapping::anonymous(bytes)?;
         Ok(Self::over(mapping, bytes_per_node, nodes, Source::Memory(MemoryIdentities::default())))
+    }
+
+    /// [`Local::memory`] that is treated as a medium, which can damage what it holds: clients that
+    /// load its words verify them. For tests.
+    ///
+    /// # Errors
+    /// Fails as [`Local::memory`] does.
+    pub fn memory_as_medium(bytes_per_node: u64, nodes: usize) -> Result<Self, FabricError> {
+        let mut memory = Self::memory(bytes_per_node, nodes)?;
+        if let Some(pool) = Arc::get_mut(&mut memory.pool) {
+            pool.is_transient = false;
+        }
+        Ok(memory)
     }
 
     /// [`Local::memory`] that is treated as persistent memory with caches: `persistence` is called
@@ -269,7 +288,8 @@ impl Local {
         flushing: Option<Flushing>,
     ) -> Self {
         let regions = Regions::new(mapping, bytes_per_node, nodes);
-        let pool = Arc::new(LocalPool { regions, source, forks: fork::watch(), flushing });
+        let is_transient = matches!(source, Source::Memory(_));
+        let pool = Arc::new(LocalPool { regions, source, forks: fork::watch(), is_transient, flushing });
         Self { pool, procedures: NodeProcedures::default() }
     }
 

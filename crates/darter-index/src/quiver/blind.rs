@@ -34,7 +34,10 @@ impl<F: Fabric> Operation<'_, F> {
         may_be_blind: bool,
         is_update: bool,
     ) -> Result<Overwrite> {
-        let mut descent = Descent::new(self.shared, draft.key, Purpose::Overwrite, self.client.epoch());
+        if let Some(end) = self.loaded_place(draft.key, Purpose::Overwrite) {
+            return Ok(Overwrite::Found(end));
+        }
+        let mut descent = self.descent_for(draft.key, Purpose::Overwrite);
         let rate = &self.shared.inline_rate;
         let record = descent.foreseen().filter(|_| may_be_blind && rate.is_worthwhile());
         let overwrite = match record {

@@ -61,8 +61,9 @@ impl<F: Fabric> Quiver<F> {
                 if last.as_ref().is_some_and(|last| last >= &key) {
                     return Err(IndexError::NotSorted { at: count });
                 }
-                last = Some(key.clone());
-                builder.push(&mut client, Pair::new(key, &value)).await?;
+                let pair = Pair::new(builder.maker.keys, &key, &value);
+                builder.push(&mut client, pair).await?;
+                last = Some(key);
                 count += 1;
             }
         }

@@ -1,13 +1,13 @@
 //! The live pairs of a page, read with as much of their leaves as a new page needs.
 
 use super::nibble::{EdgeRange, common, edge, identity_of, nibbles};
-use super::page::{FIXED_WORDS, IDENTITY_AT, PageRef, Shape, image_in, standing_whole, verify_word};
+use super::page::{FIXED_WORDS, IDENTITY_AT, PageRef, Shape, standing_whole, verify_word};
 use super::pair::{INLINE_WORDS_MAX, Pair};
 use super::situations;
 use super::word::{Print, State, Word};
 use crate::checker::note;
 use crate::ordered::KEY_BYTES_MAX;
-use crate::radix::leaf;
+use crate::radix::leaf::{self, Image};
 use crate::radix::prefix_hash::HashKeys;
 use crate::{IndexError, Result};
 use darter_fabric::{Fabric, GlobalAddr};
@@ -35,8 +35,8 @@ struct Wanted {
     edge: u8,
     /// The word that names it.
     word: Word,
-    /// The image of the pair stored in the record.
-    own: Option<Vec<u64>>,
+    /// The pair stored in the record.
+    own: Option<Pair>,
 }
 
 impl Content {
@@ -60,23 +60,23 @@ impl Content {
             let at = shape.record_at(rank);
             let record = &words[at..at + shape.record_words];
             let own = standing_whole(page.addr, record)?.map(|leaf| {
-                let image: Vec<u64> = image_in(page.addr, record);
-                (leaf.key.to_vec(), leaf::image_of(&image, leaf.key.len(), leaf.value.len()))
+                let mut image: Image = leaf::image_of(&record[1..], leaf.key.len(), leaf.value.len()).into();
+                image[0] = leaf::bind(image[0], page.addr);
+                let print = Print::new(keys, leaf.key);
+                Pair { key: leaf.key.into(), print, image: Some(image), leaf: None }
             });
-            let (addr, own_print) =
-                (page.addr.plus(at as u64 * 8), own.as_ref().map(|(key, _)| Print::new(keys, key)));
-            verify_word(addr, Word(record[0]), shape.born, own_print)?;
-            let edge = shape.edge_of(Word(record[0]), own.as_ref().map(|(key, _)| &key[..]));
+            let addr = page.addr.plus(at as u64 * 8);
+            verify_word(addr, Word(record[0]), shape.born, own.as_ref().map(|own| own.print))?;
+            let edge = shape.edge_of(Word(record[0]), own.as_ref().map(|own| &own.key[..]));
             match (Word(record[0]).state(), own) {
-                (State::Inline, Some((key, image))) => {
+                (State::Inline, Some(own)) => {
                     content.edges.push(edge);
                     if edges.contains(edge) {
-                        content.pairs.push(Pair { key, image: Some(image), leaf: None });
+                        content.pairs.push(own);
                     }
                 }
                 (State::Tomb, _) => {}
                 (State::Leaf { addr, class }, own) => {
-                    let own = own.map(|(_, image)| image);
                     wanted.push(Wanted { addr, class, edge, word: Word(record[0]), own });
                 }
                 _ => return Err(IndexError::corrupt(page.addr, "record of unknown kind")),
@@ -169,11 +169,11 @@ impl Content {
                 }
                 // An intent stays a leaf: its value is not the key's.
                 let image = (!leaf::is_intent(words)).then(|| leaf::image_of(words, key, value));
-                let key = leaf::parse(leaf.addr, words)?.key.to_vec();
+                let key = leaf::parse(leaf.addr, words)?.key;
                 self.take(of, leaf, key, image)?;
             } else if header + key <= words.len() * 8 {
                 let bytes: &[u8] = bytemuck::cast_slice(words);
-                self.take(of, leaf, bytes[header..header + key].to_vec(), None)?;
+                self.take(of, leaf, &bytes[header..header + key], None)?;
             } else {
                 long.push((leaf, header, key));
             }
@@ -199,7 +199,7 @@ impl Content {
         let done = client.submit(batch).await?;
         for ((leaf, _, key), read) in long.into_iter().zip(reads) {
             let bytes: &[u8] = bytemuck::cast_slice(done.words(read));
-            self.take(of, leaf, bytes[..key].to_vec(), None)?;
+            self.take(of, leaf, &bytes[..key], None)?;
         }
         client.recycle(done);
         Ok(())
@@ -210,27 +210,24 @@ impl Content {
         &mut self,
         (keys, page, shape): (HashKeys, GlobalAddr, &Shape),
         leaf: Wanted,
-        key: Vec<u8>,
-        image: Option<Vec<u64>>,
+        key: &[u8],
+        image: Option<&[u64]>,
     ) -> Result<()> {
-        let is_named =
-            |key: &[u8]| leaf.word.may_be_leaf_of(shape.leaf_print(page, key, Print::new(keys, key)));
-        if nibbles(&key) < shape.depth || !is_named(&key) {
+        let print = Print::new(keys, key);
+        if nibbles(key) < shape.depth || !leaf.word.may_be_leaf_of(shape.leaf_print(page, key, print)) {
             return Err(IndexError::corrupt(leaf.addr, "leaf's key does not match its word"));
         }
-        if let Some(own) = leaf.own {
-            let own_key = leaf::parse(leaf.addr, &own)?.key.to_vec();
-            if own_key != key && !Print::new(keys, &own_key).is_twin_of(Print::new(keys, &key)) {
+        if let Some(own) = leaf.own.filter(|own| &own.key[..] != key) {
+            if !own.print.is_twin_of(print) {
                 return Err(IndexError::corrupt(leaf.addr, "leaf's key does not match its record"));
             }
-            if own_key != key {
-                // The leaf came by a blind CAS for another key: the record's pair counts.
-                self.strays.push((leaf.edge, (leaf.addr, leaf.class)));
-                self.pairs.push(Pair { key: own_key, image: Some(own), leaf: None });
-                return Ok(());
-            }
+            // The leaf came by a blind CAS for another key: the record's pair counts.
+            self.strays.push((leaf.edge, (leaf.addr, leaf.class)));
+            self.pairs.push(own);
+            return Ok(());
         }
-        self.pairs.push(Pair { key, image, leaf: Some((leaf.addr, leaf.class)) });
+        let (image, leaf) = (image.map(Image::from), Some((leaf.addr, leaf.class)));
+        self.pairs.push(Pair { key: key.into(), print, image, leaf });
         Ok(())
     }
 }

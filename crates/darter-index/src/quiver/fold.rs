@@ -1,7 +1,7 @@
 //! Pages whose pairs are stored elsewhere: an update puts a pair's new value in a separate leaf, an
 //! insert puts its pair there, and reads take another round trip for it. So a client that changes
 //! many records checks the page of the last one, and rebuilds it if a sixth of its pairs have moved
-//! out. A client that has taken many round trips for leaves rebuilds the page of the last one.
+//! out, or half of them if the pool is in memory that this process loads from. A client that has taken many round trips for leaves rebuilds the page of the last one.
 //!
 //! A rebuild costs about as much as four such round trips. Each of them is a ticket in a lottery
 //! for its page, so a page is rebuilt when it has cost about as much, unless it is being changed:
@@ -11,7 +11,7 @@
 //! check has paid off. It checks rarely if few records are ever changed, if the same few change
 //! again and again, or if values are too long to be stored in pages.
 
-use super::descent::{Descent, Lookup, PageSearchEnd, Purpose};
+use super::descent::{Lookup, PageSearchEnd};
 use super::nibble::NibbleKey;
 use super::operation::Operation;
 use super::pace::Pace;
@@ -24,6 +24,11 @@ use super::word::{State, Word};
 use crate::checker::note;
 use crate::{IndexError, Result};
 use darter_fabric::Fabric;
+
+/// A page is rebuilt if one in so many of its pairs has moved out, where a leaf costs a round trip.
+const PART_TO_READ: usize = 6;
+/// The same where a leaf costs a cache miss: a rebuild costs as much as some forty of them.
+const PART_TO_LOAD: usize = 2;
 
 /// Whether a read took a round trip for a leaf whose pair could be stored in a page.
 pub(super) fn took_a_trip(end: &PageSearchEnd) -> bool {
@@ -46,10 +51,11 @@ impl<F: Fabric> Operation<'_, F> {
     /// The change stands even if the rebuild fails.
     pub(super) async fn has_changed(&mut self, key: &[u8], page: PageRef) -> Result<()> {
         self.has_changed_again();
-        let Some(folding) = self.shared.folding.as_ref().filter(|folding| folding.changes.is_due()) else {
+        let Some(folding) = self.shared.folding.as_ref().filter(|folding| folding.changes.is_due(1)) else {
             return Ok(());
         };
-        let pays = |moved_out: usize, records: usize| moved_out > 0 && moved_out * 6 >= records;
+        let least = if self.shared.is_direct { PART_TO_LOAD } else { PART_TO_READ };
+        let pays = move |moved_out: usize, records: usize| moved_out > 0 && moved_out * least >= records;
         Box::pin(self.fold(&folding.changes, key, Some(page), pays)).await
     }
 
@@ -63,7 +69,16 @@ impl<F: Fabric> Operation<'_, F> {
     /// Counts a round trip that a read took for a key's leaf, and now and then rebuilds the key's
     /// page.
     pub(super) async fn has_read_a_leaf(&mut self, key: &[u8]) -> Result<()> {
-        let Some(folding) = self.shared.folding.as_ref().filter(|folding| folding.trips.is_due()) else {
+        self.has_read_leaves(key, 1).await
+    }
+
+    /// As [`Self::has_read_a_leaf`], for several.
+    pub(super) async fn has_read_leaves(&mut self, key: &[u8], leaves: i32) -> Result<()> {
+        if leaves == 0 {
+            return Ok(());
+        }
+        let Some(folding) = self.shared.folding.as_ref().filter(|folding| folding.trips.is_due(leaves))
+        else {
             return Ok(());
         };
         match Box::pin(self.fold(&folding.trips, key, None, |moved_out, _| moved_out > 0)).await {
@@ -113,7 +128,7 @@ impl<F: Fabric> Operation<'_, F> {
         {
             return Ok(Some((parent, page, page.parse(words)?)));
         }
-        let mut descent = Descent::by_nodes(self.shared, key, Purpose::Write, self.client.epoch());
+        let mut descent = self.descent_by_nodes(key);
         let PageSearchEnd::Page(found) = self.run(&mut descent).await? else { return Ok(None) };
         let page = found.head.page;
         let is_it = known.is_none_or(|known| known.addr == page.addr);

@@ -14,6 +14,7 @@ mod check;
 mod collapse;
 mod content;
 mod descent;
+mod direct;
 mod diverge;
 mod finish;
 mod fold;
@@ -62,7 +63,7 @@ use crate::{
 };
 use arc_swap::ArcSwap;
 use cache::Cache;
-use darter_fabric::{Fabric, OpKind};
+use darter_fabric::{Endpoint, Fabric, OpKind};
 use darter_pool::{AllocKind, Client, ReachableSet};
 use hint::NodeHint;
 use hit_rate::HitRate;
@@ -89,11 +90,21 @@ pub struct QuiverOptions {
     /// Whether to remember words that name leaves, in the room that maps leave, so that a read gets
     /// the leaf in the round trip that shows that the word is unchanged.
     pub hot_words: bool,
+    /// Whether to search by loads, without verbs and without remembering anything, if the pool is in
+    /// memory that this process can load from. Such searches make no round trips.
+    pub direct: bool,
 }
 
 impl Default for QuiverOptions {
     fn default() -> Self {
-        Self { cache_bytes: 1 << 20, page_records: 64, page_delta: 16, folds: true, hot_words: true }
+        Self {
+            cache_bytes: 1 << 20,
+            page_records: 64,
+            page_delta: 16,
+            folds: true,
+            hot_words: true,
+            direct: false,
+        }
     }
 }
 
@@ -128,15 +139,17 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
         let [guard] = client.read_words(addr.plus(node::GUARD_AT as u64 * 8)).await?;
         let root = NodeHint { addr, born: node::born(guard), depth: 0 };
         let geometry = Geometry::from_word(geometry);
+        let is_direct = options.direct && client.endpoint().memory().is_some();
         let shared = Shared {
             keys,
             words,
             root: ArcSwap::from_pointee((root, client.epoch())),
             geometry,
-            cache: Cache::new(options.cache_bytes, options.hot_words),
+            cache: Cache::new(if is_direct { 0 } else { options.cache_bytes }, options.hot_words),
+            is_direct,
             skip: Skip::new(table, client.epoch()),
             inline_rate: HitRate::new(),
-            folding: options.folds.then(|| Folding::new(geometry.records)),
+            folding: options.folds.then(|| Folding::new(geometry.records, is_direct)),
         };
         Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
     }

@@ -112,6 +112,7 @@ impl Slot {
     }
 
     /// The word in the pool for the slot of an edge, in the node with this identity.
+    #[inline]
     pub(super) fn stored(self, identity: u64, edge: u8) -> u64 {
         let salt = (identity ^ u64::from(edge + 1).wrapping_mul(0xff51_afd7_ed55_8ccd))
             .wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -132,6 +133,7 @@ impl Slot {
 
     /// Decodes a word in the pool; the slot is [`Content::Invalid`] if the word does not belong in
     /// this place.
+    #[inline]
     pub(super) fn loaded(word: u64, identity: u64, edge: u8) -> Self {
         let (raw, seal) = (word & !SEAL, word & SEAL);
         let plain = Self(match raw >> KIND_AT {
@@ -155,6 +157,7 @@ impl Slot {
     }
 
     /// The slot's meaning, sealed or not.
+    #[inline]
     pub(super) fn content(self) -> Content {
         let addr = GlobalAddr::from_bits((self.0 & ((1 << ADDR_BITS) - 1)) << 4);
         let hi = (self.0 >> HI_AT & 31) as u8;

@@ -1,6 +1,8 @@
 //! An operation in progress, and the steps that several operations share.
 
 use super::descent::{Descent, NodeAt, PageSearchEnd, Purpose};
+use super::direct;
+use super::hint::NodeHint;
 use super::nibble::identity_of;
 use super::node;
 use super::page::{PageRef, Shape};
@@ -10,7 +12,8 @@ use super::word::Word;
 use crate::radix::seal::seal_all;
 use crate::radix::search;
 use crate::{IndexError, Result};
-use darter_fabric::{Fabric, GlobalAddr, OpKind};
+use darter_fabric::local::Memory;
+use darter_fabric::{Endpoint, Fabric, GlobalAddr, OpKind};
 use darter_pool::size_class::class_bytes;
 use darter_pool::{AllocKind, Client, Pinned};
 
@@ -27,9 +30,32 @@ impl<'a, F: Fabric> Operation<'a, F> {
         Ok(Self { shared, client: client.pin(kind).await? })
     }
 
-    /// A descent for a writer that begins at the remembered node or page.
-    pub(super) fn descent<'k>(&self, key: &'k [u8]) -> Descent<'k> {
-        Descent::new(self.shared, key, Purpose::Write, self.client.epoch())
+    /// The pool's memory, if searches load from it.
+    #[inline]
+    pub(super) fn memory(&self) -> Option<Memory<'_>> {
+        if self.shared.is_direct { self.client.endpoint().memory() } else { None }
+    }
+
+    /// A descent that begins at the deepest page or node that is remembered, or at the node that
+    /// loads lead to.
+    pub(super) fn descent_for<'k>(&self, key: &'k [u8], purpose: Purpose) -> Descent<'k> {
+        match self.loaded_node(key) {
+            Some(node) => Descent::at_node(self.shared, key, purpose, self.client.epoch(), node),
+            None => Descent::new(self.shared, key, purpose, self.client.epoch()),
+        }
+    }
+
+    /// As [`Self::descent_for`] a writer, but does not begin at a page.
+    pub(super) fn descent_by_nodes<'k>(&self, key: &'k [u8]) -> Descent<'k> {
+        match self.loaded_node(key) {
+            Some(node) => Descent::at_node(self.shared, key, Purpose::Write, self.client.epoch(), node),
+            None => Descent::by_nodes(self.shared, key, Purpose::Write, self.client.epoch()),
+        }
+    }
+
+    /// The node with the slot that a key leads to, if searches load from memory.
+    fn loaded_node(&self, key: &[u8]) -> Option<NodeHint> {
+        direct::node_of(self.shared, self.memory()?, key).ok()
     }
 
     /// A descent for a writer, from the root.

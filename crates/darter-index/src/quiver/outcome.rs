@@ -4,11 +4,8 @@ use super::node::NodeAt;
 use super::page::Head;
 use super::parent_slot::ParentSlot;
 use super::word::{Print, State, Word};
+pub(super) use crate::radix::leaf::Image;
 use darter_fabric::{GlobalAddr, ReadId};
-use smallvec::SmallVec;
-
-/// Words of a leaf's image.
-pub(super) type Image = SmallVec<[u64; 12]>;
 
 /// The content of a key's place.
 #[derive(Clone, Debug)]
@@ -53,6 +50,8 @@ impl Lookup {
 /// The page of a key as found.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
+    /// The key's print.
+    pub(super) print: Print,
     pub(super) head: Head,
     pub(super) spot: Lookup,
     /// The slot that pointed to the page, unless the page was remembered.

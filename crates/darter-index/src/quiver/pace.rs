@@ -20,9 +20,9 @@ impl Pace {
         Self { since: AtomicI32::new(0), every: AtomicI32::new(every), least }
     }
 
-    /// Counts an event. Returns whether a check of a page is due.
-    pub(super) fn is_due(&self) -> bool {
-        let since = self.since.load(Ordering::Relaxed) + 1;
+    /// Counts events. Returns whether a check of a page is due.
+    pub(super) fn is_due(&self, events: i32) -> bool {
+        let since = self.since.load(Ordering::Relaxed).saturating_add(events);
         let is_due = since >= self.every.load(Ordering::Relaxed);
         self.since.store(if is_due { 0 } else { since }, Ordering::Relaxed);
         is_due
@@ -47,15 +47,17 @@ impl Pace {
 pub(super) struct Folding {
     /// Counts changed records.
     pub(super) changes: Pace,
-    /// Counts the round trips that reads take for leaves.
+    /// Counts the round trips, or cache misses, that reads take for leaves.
     pub(super) trips: Pace,
 }
 
 impl Folding {
-    /// For pages of at most `records` records.
-    pub(super) fn new(records: usize) -> Self {
+    /// For pages of at most `records` records, whose leaves cost round trips, or cache misses if
+    /// searches are direct.
+    pub(super) fn new(records: usize, is_direct: bool) -> Self {
         let records = i32::try_from(records).unwrap_or(i32::MAX);
-        let (changes, trips) = ((records / 8).max(1), (records / 16).max(1));
+        let trips = if is_direct { records } else { records / 16 };
+        let (changes, trips) = ((records / 8).max(1), trips.max(1));
         Self { changes: Pace::new(changes, changes * 4), trips: Pace::new(trips, trips) }
     }
 }
@@ -66,8 +68,8 @@ mod tests {
 
     #[test]
     fn looks_that_do_not_pay_become_rare_and_those_that_pay_frequent() {
-        let pace = Folding::new(64).changes;
-        let looks = |pays: bool| (0..100_000).filter(|_| pace.is_due()).map(|_| pace.note(pays)).count();
+        let pace = Folding::new(64, false).changes;
+        let looks = |pays: bool| (0..100_000).filter(|_| pace.is_due(1)).map(|_| pace.note(pays)).count();
         let in_vain = looks(false);
         assert!(in_vain < 300, "{in_vain}");
         let paid = looks(true);

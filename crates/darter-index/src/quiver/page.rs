@@ -5,18 +5,17 @@ use super::map;
 use super::nibble::{EdgeRange, LAST, common, edge};
 use super::word::{LeafPrint, Print, State, Word};
 use crate::checksum;
-use crate::radix::leaf::{self, Leaf};
+use crate::radix::leaf::{self, Image, Leaf};
 use crate::radix::seal::SEAL;
 use crate::{IndexError, Result};
 use darter_fabric::GlobalAddr;
 use darter_pool::size_class::class_bytes;
 use smallvec::SmallVec;
-use std::ops::DerefMut;
 
 /// Words before the delta: guard, identity, shape, and the count of removals with the checksum.
 pub(super) const FIXED_WORDS: usize = 4;
 /// Words of a map that are read with the head in one READ; a longer map costs another READ.
-const MAP_WORDS_FORESEEN: usize = 8;
+pub(super) const MAP_WORDS_FORESEEN: usize = 8;
 /// Most records of a page.
 pub(super) const RECORDS_MAX: usize = 64;
 /// Most delta slots of a page.
@@ -297,24 +296,26 @@ impl Head {
     /// # Errors
     /// [`IndexError::Corrupt`].
     pub(super) fn parse(page: PageRef, words: &[u64]) -> Result<Result<Self, usize>> {
-        let [guard, identity, shape, removals, ..] = *words else {
-            return Err(IndexError::corrupt(page.addr, "page shorter than a head"));
-        };
-        let shape = Shape::parse(page, guard, shape)?;
-        let Some(rest) = words.get(FIXED_WORDS..shape.head_words()) else {
+        let shape = Shape::of(page, words)?;
+        if words.len() < shape.head_words() {
             return Ok(Err(shape.head_words()));
-        };
+        }
         page.verified(words)?;
-        let (delta, map) = rest.split_at(shape.delta);
-        Ok(Ok(Self {
+        Ok(Ok(Self::of(page, shape, words)))
+    }
+
+    /// The head of a page with this shape, from its first words, unverified.
+    pub(super) fn of(page: PageRef, shape: Shape, words: &[u64]) -> Self {
+        let (delta, map) = words[FIXED_WORDS..shape.head_words()].split_at(shape.delta);
+        Self {
             page,
             shape,
-            is_sealed: guard & SEAL != 0,
-            identity,
-            removals: (removals >> 32) as i32,
+            is_sealed: words[0] & SEAL != 0,
+            identity: words[IDENTITY_AT],
+            removals: (words[REMOVALS_AT] >> 32) as i32,
             delta: delta.iter().map(|&word| Word(word)).collect(),
             map: map.into(),
-        }))
+        }
     }
 
     /// The address of a delta slot.
@@ -377,11 +378,8 @@ pub(super) fn verify_word(addr: GlobalAddr, word: Word, born: u32, own: Option<P
 }
 
 /// The image of the pair stored in a record of a page, in the form of a leaf's image.
-pub(super) fn image_in<'w, I: From<&'w [u64]> + DerefMut<Target = [u64]>>(
-    page: GlobalAddr,
-    record: &'w [u64],
-) -> I {
-    let mut image = I::from(&record[1..]);
+pub(super) fn image_in(page: GlobalAddr, record: &[u64]) -> Image {
+    let mut image = Image::from(&record[1..]);
     image[0] = leaf::bind(image[0], page);
     image
 }

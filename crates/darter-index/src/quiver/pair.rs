@@ -13,32 +13,38 @@ use super::shared::Shared;
 use super::word::{INTENT_CLASS, Print, Word};
 use crate::Result;
 use crate::radix::drafts::Drafts;
-use crate::radix::leaf;
+use crate::radix::leaf::{self, Image};
 use crate::radix::prefix_hash::HashKeys;
 use crate::radix::writes::Writes;
 use darter_fabric::{Fabric, GlobalAddr};
 use darter_pool::size_class::class_of;
 use darter_pool::{AllocKind, Client};
+use smallvec::SmallVec;
 
 /// Most words of a leaf's image that is stored in a page.
 pub(super) const INLINE_WORDS_MAX: usize = 32;
+
+/// A key; short keys need no allocation.
+pub(super) type Key = SmallVec<[u8; 24]>;
 
 /// A key with its value, for a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     /// The key.
-    pub(super) key: Vec<u8>,
+    pub(super) key: Key,
+    /// The key's print.
+    pub(super) print: Print,
     /// The leaf's image; `None` if the pair has a leaf that is too large to be stored in a page.
-    pub(super) image: Option<Vec<u64>>,
+    pub(super) image: Option<Image>,
     /// The leaf that the pair already has.
     pub(super) leaf: Option<(GlobalAddr, u8)>,
 }
 
 impl Pair {
     /// A pair that has no leaf yet.
-    pub(super) fn new(key: Vec<u8>, value: &[u8]) -> Self {
-        let image = Some(leaf::image(&key, value));
-        Self { key, image, leaf: None }
+    pub(super) fn new(keys: HashKeys, key: &[u8], value: &[u8]) -> Self {
+        let image = Some(leaf::image(key, value));
+        Self { key: key.into(), print: Print::new(keys, key), image, leaf: None }
     }
 
     /// Whether its leaf is an intent, whose key may be absent.
@@ -47,7 +53,7 @@ impl Pair {
     }
 
     fn inline_words(&self) -> Option<usize> {
-        self.image.as_ref().map(Vec::len).filter(|&words| words <= INLINE_WORDS_MAX)
+        self.image.as_ref().map(Image::len).filter(|&words| words <= INLINE_WORDS_MAX)
     }
 }
 
@@ -134,18 +140,17 @@ impl Maker {
         words[FIXED_WORDS..FIXED_WORDS + shape.delta].fill(Word::empty(addr).0);
         words[shape.head_words() - map.words.len()..shape.head_words()].copy_from_slice(&map.words);
         for (rank, pair) in pairs.iter().enumerate() {
-            let print = Print::new(self.keys, &pair.key);
             let (at, room) = (shape.record_at(rank), shape.record_words - 1);
             words[at] = match &pair.image {
                 Some(image) if image.len() <= room => {
                     words[at + 1..at + 1 + image.len()].copy_from_slice(image);
                     words[at + 1] = leaf::bind(words[at + 1], addr);
                     self.left.extend(pair.leaf);
-                    Word::inline(self.born, print).0
+                    Word::inline(self.born, pair.print).0
                 }
                 _ => {
                     let (leaf, class) = self.leaf_of(client, place.home, pair).await?;
-                    Word::leaf(shape.leaf_print(addr, &pair.key, print), class, leaf).0
+                    Word::leaf(shape.leaf_print(addr, &pair.key, pair.print), class, leaf).0
                 }
             };
         }
@@ -266,7 +271,8 @@ mod tests {
 
     #[test]
     fn a_large_pair_does_not_widen_all_records() {
-        let pair = |bytes: usize| Pair::new(vec![1; 8], &vec![0; bytes]);
+        let keys = HashKeys::new([1, 2, 3, 4]);
+        let pair = |bytes: usize| Pair::new(keys, &[1; 8], &vec![0; bytes]);
         let mut pairs = vec![pair(64); 9];
         assert_eq!(record_words(&pairs), 1 + 10);
         pairs.push(pair(200));

@@ -2,7 +2,7 @@
 
 use super::build::Builder;
 use super::content::Content as Pairs;
-use super::descent::{Descent, Lookup, PageSearchEnd, Purpose};
+use super::descent::{Lookup, PageSearchEnd};
 use super::hint::PageHint;
 use super::map_copy::Copied;
 use super::nibble::{EdgeRange, NibbleKey, edge};
@@ -69,7 +69,7 @@ impl<F: Fabric> Operation<'_, F> {
         if let Some((parent, words)) = self.read_remembered(key, page).await? {
             return self.rebuild_read(parent, page, page.parse(words)?).await;
         }
-        let mut descent = Descent::by_nodes(self.shared, key, Purpose::Write, self.client.epoch());
+        let mut descent = self.descent_by_nodes(key);
         match self.run(&mut descent).await? {
             PageSearchEnd::Page(found) => {
                 let is_due = found.head.is_sealed

@@ -1,11 +1,10 @@
 //! Search and multi-get.
 
-use super::Quiver;
-use super::descent::{Descent, Image, Lookup, PageSearchEnd, Purpose};
+use super::descent::{Image, Lookup, PageSearchEnd, Purpose};
 use super::fold::took_a_trip;
 use super::intents::{intent_at, outcomes, states_of};
 use super::operation::Operation;
-use super::shared::Shared;
+use super::{Quiver, direct};
 use crate::Result;
 use crate::ordered::check_key;
 use crate::radix::{leaf, search};
@@ -38,10 +37,6 @@ fn value_in<'w>(end: &'w PageSearchEnd, done: &'w Batch) -> Result<Option<&'w [u
     }
 }
 
-fn reader<'k>(shared: &Shared, key: &'k [u8], epoch: u64) -> Descent<'k> {
-    Descent::new(shared, key, Purpose::Read, epoch)
-}
-
 impl<F: Fabric> Quiver<F> {
     /// Finds a key and passes its value to `f` without another copy.
     ///
@@ -55,7 +50,17 @@ impl<F: Fabric> Quiver<F> {
     ) -> Result<Option<R>> {
         check_key(key)?;
         let mut operation = Operation::begin(&self.shared, client, OpKind::Get).await?;
-        let mut descent = reader(&self.shared, key, operation.client.epoch());
+        let loaded = operation.memory().map(|memory| direct::value_of(&self.shared, memory, key));
+        if let Some(Ok(direct::Loaded { image, is_moved_out })) = loaded {
+            if is_moved_out {
+                operation.has_read_a_leaf(key).await?;
+            }
+            let Some(image) = image else { return Ok(None) };
+            let value = leaf::parse_again(GlobalAddr::NULL, &image)?.value;
+            turns::passed_over(value).await;
+            return Ok(Some(f(value)));
+        }
+        let mut descent = operation.descent_for(key, Purpose::Read);
         let run = search::run(&mut operation.client, &*self.shared, &mut descent);
         let (end, done) = pin!(run).await?;
         self.shared.skip.note_search(descent.nodes_read);
@@ -84,9 +89,13 @@ impl<F: Fabric> Quiver<F> {
         keys: &[&[u8]],
     ) -> Result<Vec<Option<Vec<u8>>>> {
         let mut operation = Operation::begin(&self.shared, client, OpKind::MultiGet).await?;
+        let loaded = operation.loaded_values(keys).await?;
+        if !loaded.is_empty() {
+            return Ok(loaded);
+        }
         let (mut moved_out, mut intents) = (None, Vec::new());
-        let epoch = operation.client.epoch();
-        let descents = keys.iter().map(|key| reader(&self.shared, key, epoch));
+        let descents: Vec<_> = keys.iter().map(|key| operation.descent_for(key, Purpose::Read)).collect();
+        let descents = descents.into_iter();
         let values = search::run_all(&mut operation.client, &*self.shared, descents, |number, end, done| {
             moved_out = Some(number).filter(|_| took_a_trip(&end)).or(moved_out);
             if intent_at(&end)?.is_some() {
@@ -104,6 +113,33 @@ impl<F: Fabric> Quiver<F> {
         }
         if let Some(number) = moved_out {
             operation.has_read_a_leaf(keys[number]).await?;
+        }
+        Ok(values)
+    }
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// The values of the first of some keys, as far as they can be loaded without verbs: about 1 MiB
+    /// at most.
+    async fn loaded_values(&mut self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+        let (mut values, mut bytes) = (Vec::new(), 0);
+        for key in keys {
+            let loaded = self.memory().map(|memory| direct::value_of(self.shared, memory, key));
+            let Some(Ok(direct::Loaded { image, is_moved_out })) = loaded else { break };
+            if is_moved_out {
+                self.has_read_a_leaf(key).await?;
+            }
+            let value = match &image {
+                Some(image) => Some(leaf::parse_again(GlobalAddr::NULL, image)?.value.to_vec()),
+                None => None,
+            };
+            let length = value.as_ref().map_or(0, Vec::len);
+            values.push(value);
+            turns::worked(length).await;
+            bytes += length;
+            if bytes >= search::VALUES_BYTES {
+                break;
+            }
         }
         Ok(values)
     }

@@ -78,6 +78,8 @@ pub(super) struct Shared {
     pub(super) root: ArcSwap<(NodeHint, u64)>,
     pub(super) geometry: Geometry,
     pub(super) cache: Cache,
+    /// Whether searches load from the pool's memory instead of posting verbs.
+    pub(super) is_direct: bool,
     /// The skip table as last read.
     pub(super) skip: Skip,
     /// How often puts that may use a blind CAS find their record INLINE.

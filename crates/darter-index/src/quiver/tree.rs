@@ -119,7 +119,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
         Ok(TreeView {
             label: format!("page {}/{}", pairs.len(), shape.records),
-            prefix: pairs.first().map(|pair| pair.key.clone()).unwrap_or_default(),
+            prefix: pairs.first().map(|pair| pair.key.to_vec()).unwrap_or_default(),
             addr: page.addr,
             children,
             more: below.count().saturating_sub(width) as u64,
@@ -135,7 +135,7 @@ impl<F: Fabric> Operation<'_, F> {
         };
         Ok(TreeView {
             label: if pair.leaf.is_some() { "leaf" } else { "record" }.to_owned(),
-            prefix: pair.key.clone(),
+            prefix: pair.key.to_vec(),
             addr: pair.leaf.map_or(page.addr, |(addr, _)| addr),
             children: Vec::new(),
             more: 0,

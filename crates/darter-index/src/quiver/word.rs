@@ -96,7 +96,7 @@ pub(super) enum State {
 pub(super) struct Word(pub(super) u64);
 
 /// The part of a key that words of pages contain.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Print(u64);
 
 impl Print {

@@ -5,7 +5,8 @@
 
 use super::Quiver;
 use super::blind::Overwrite;
-use super::descent::{Found, Lookup, PageSearchEnd};
+use super::descent::{Found, Lookup, PageSearchEnd, Purpose};
+use super::direct;
 use super::nibble::EdgeRange;
 use super::node::{Content, Slot};
 use super::operation::Operation;
@@ -14,7 +15,7 @@ use super::pair::{Maker, Pair, Place};
 use super::parent_slot::ParentSlot;
 use super::search::value_at;
 use super::situations;
-use super::word::{Print, State, Word};
+use super::word::{State, Word};
 use crate::checker::note;
 use crate::ordered::check_key;
 use crate::radix::drafts::Draft;
@@ -107,9 +108,17 @@ impl<F: Fabric> Quiver<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
+    /// Finds a key's place for a change by loads, if that is possible.
+    pub(super) fn loaded_place(&self, key: &[u8], purpose: Purpose) -> Option<PageSearchEnd> {
+        direct::place_of(self.shared, self.memory()?, key, purpose).ok()
+    }
+
     /// Finds a key's place for a change.
     async fn find(&mut self, key: &[u8]) -> Result<PageSearchEnd> {
-        let mut descent = self.descent(key);
+        if let Some(end) = self.loaded_place(key, Purpose::Write) {
+            return Ok(end);
+        }
+        let mut descent = self.descent_for(key, Purpose::Write);
         self.run(&mut descent).await
     }
 
@@ -166,11 +175,12 @@ impl<F: Fabric> Operation<'_, F> {
         match end {
             PageSearchEnd::Page(found) => pin!(self.place_in_page(draft, found, is_unconditional)).await,
             PageSearchEnd::Vacant { parent } => {
-                let pair = Pair::new(draft.key.to_vec(), value);
+                let pair = Pair::new(self.shared.keys, draft.key, value);
                 Box::pin(self.fill_vacancy(&[pair], parent)).await
             }
             PageSearchEnd::Diverged { parent, child } => {
-                Box::pin(self.part_path(Pair::new(draft.key.to_vec(), value), parent, child)).await
+                let pair = Pair::new(self.shared.keys, draft.key, value);
+                Box::pin(self.part_path(pair, parent, child)).await
             }
             PageSearchEnd::Sealed { .. }
             | PageSearchEnd::Value(_)
@@ -218,8 +228,7 @@ impl<F: Fabric> Operation<'_, F> {
         if word.is_sealed() || found.head.is_sealed {
             return self.make_room(draft.key, found).await;
         }
-        let print = Print::new(self.shared.keys, draft.key);
-        let print = found.head.shape.leaf_print(found.head.page.addr, draft.key, print);
+        let print = found.head.shape.leaf_print(found.head.page.addr, draft.key, found.print);
         let leaf = draft.place(&mut self.client, addr.node()).await?;
         let new = Word::leaf(print, draft.class, leaf);
         let mut batch = self.client.batch();
@@ -285,7 +294,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// Removes a key from its home. Returns false if another client was faster.
     async fn remove(&mut self, key: &[u8], end: PageSearchEnd) -> Result<bool> {
         let PageSearchEnd::Page(found) = end else { return Ok(true) };
-        let print = Print::new(self.shared.keys, key);
+        let print = found.print;
         let (addr, word, tomb) = match &found.spot {
             Lookup::Record { addr, word, is_inline: true, value: Some(_) } => {
                 (*addr, *word, Word::tomb(found.head.shape.born, print))

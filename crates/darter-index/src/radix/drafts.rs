@@ -6,7 +6,7 @@
 //! left to the sweep (rule R6).
 //! left to the sweep (rule R6).
 
-use super::leaf;
+use super::leaf::{self, Image};
 use crate::Result;
 use crate::ordered::check_key;
 use darter_fabric::{Batch, Fabric, GlobalAddr};
@@ -85,7 +85,7 @@ pub struct Draft<'a> {
     /// The leaf's size class.
     pub class: u8,
     /// The leaf's words, to be written before it is linked.
-    pub words: Vec<u64>,
+    pub words: Image,
     leaf: Option<GlobalAddr>,
     /// Whether [`Draft::post`] has added its words to a batch.
     is_posted: bool,

@@ -25,7 +25,7 @@
 //!
 //! *Check* is of the word's address and its other bits, so a flipped bit is always noticed.
 
-use super::leaf;
+use super::leaf::{self, Image};
 use crate::checksum;
 use crate::{IndexError, Result};
 use darter_fabric::GlobalAddr;
@@ -132,7 +132,7 @@ pub struct Intent<'a> {
 impl<'a> Intent<'a> {
     /// The words of the intent's leaf for a key. `writes` is false if the transaction only reads
     /// the key.
-    pub fn image(&self, key: &[u8], writes: bool) -> Vec<u64> {
+    pub fn image(&self, key: &[u8], writes: bool) -> Image {
         let length = |value: Option<&[u8]>| value.map_or(0, |value| value.len() as u32 + 1);
         let new = if writes { length(self.new) } else { SAME };
         let mut head = [0; HEAD_BYTES];

@@ -30,6 +30,7 @@
 use crate::{IndexError, Result};
 use darter_fabric::GlobalAddr;
 use darter_pool::size_class::{class_bytes, class_of};
+use smallvec::SmallVec;
 
 /// Bytes before the key of a long pair, which is the maximum for any pair.
 pub const HEADER_BYTES_MAX: usize = 16;
@@ -55,6 +56,11 @@ const INTENT: u64 = 1 << 63;
 const CHECKSUM_SEED: u32 = 0x9e37_79b9;
 /// The bits that *R* changes in a checksum.
 const REPLACEMENT_CHECKSUM: u64 = 0x5bd1_e995 << CHECKSUM_AT;
+
+/// The words of a leaf; those of short pairs need no allocation.
+pub type Image = SmallVec<[u64; IMAGE_WORDS]>;
+
+const IMAGE_WORDS: usize = 12;
 
 /// A leaf's contents, borrowed from the words that a READ returned.
 #[derive(Clone, Copy, Debug)]
@@ -115,8 +121,8 @@ pub fn class_words(class: u8) -> usize {
 }
 
 /// Returns the words to write for a pair. The rest of its size class is never read.
-pub fn image(key: &[u8], value: &[u8]) -> Vec<u64> {
-    let mut words = vec![0_u64; words_of(key.len(), value.len())];
+pub fn image(key: &[u8], value: &[u8]) -> Image {
+    let mut words = zeros(words_of(key.len(), value.len()));
     let header = if is_short(key.len(), value.len()) {
         key.len() as u64 | (value.len() as u64) << KEY_BITS
     } else {
@@ -128,12 +134,17 @@ pub fn image(key: &[u8], value: &[u8]) -> Vec<u64> {
 }
 
 /// Returns the words of an intent for a key; its value is the concatenation of `parts`.
-pub(crate) fn intent_image(key: &[u8], parts: &[&[u8]]) -> Vec<u64> {
+pub(crate) fn intent_image(key: &[u8], parts: &[&[u8]]) -> Image {
     let value: usize = parts.iter().map(|part| part.len()).sum();
-    let mut words = vec![0_u64; (HEADER_BYTES_MAX + key.len() + value).div_ceil(8)];
+    let mut words = zeros((HEADER_BYTES_MAX + key.len() + value).div_ceil(8));
     words[1] = long_lengths(key.len(), value) | INTENT;
     fill(&mut words, LONG, &[&[key], parts].concat());
     words
+}
+
+fn zeros(words: usize) -> Image {
+    let buffer = [0; IMAGE_WORDS];
+    if words <= buffer.len() { Image::from_buf_and_len(buffer, words) } else { vec![0; words].into() }
 }
 
 fn long_lengths(key: usize, value: usize) -> u64 {
@@ -159,8 +170,8 @@ pub fn is_intent(words: &[u64]) -> bool {
 }
 
 /// Returns the words to write a pair again, from the words read of a leaf with these lengths.
-pub fn image_of(words: &[u64], key: usize, value: usize) -> Vec<u64> {
-    words[..words_of(key, value).min(words.len())].to_vec()
+pub fn image_of(words: &[u64], key: usize, value: usize) -> &[u64] {
+    &words[..words_of(key, value).min(words.len())]
 }
 
 /// Number of words that the bytes of a pair need.

@@ -10,7 +10,7 @@ use darter_pool::Pinned;
 /// Bytes that the searches of one round trip read together, except that one search may read more.
 const STEP_BYTES: usize = 4 << 20;
 /// Bytes of values after which a multi-get returns the values read so far.
-const VALUES_BYTES: usize = 1 << 20;
+pub const VALUES_BYTES: usize = 1 << 20;
 
 /// A search for one key. `C` is the index's context: its root words and caches.
 pub trait Search<C: ?Sized> {

@@ -6,5 +6,5 @@ pub(crate) type Ground = Local;
 
 /// Returns `nodes` regions of `node_bytes` bytes.
 pub(crate) fn ground(node_bytes: u64, nodes: usize) -> Ground {
-    Local::memory(node_bytes, nodes).unwrap()
+    Local::memory_as_medium(node_bytes, nodes).unwrap()
 }

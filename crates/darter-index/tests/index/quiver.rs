@@ -2,8 +2,8 @@
 //! which a few keys fill and split, and without any cache.
 
 use crate::common::{Tested, damage_campaign, index_tests, memory};
-use darter_fabric::{Fabric, block_on};
-use darter_index::{Condition, IndexError, OrderedIndex, Quiver, QuiverOptions};
+use darter_fabric::{Endpoint, Fabric, block_on};
+use darter_index::{Condition, IndexError, OrderedIndex, Quiver, QuiverOptions, ScanRange};
 use darter_pool::{Client, Pool, PoolOptions};
 
 struct Large;
@@ -43,6 +43,19 @@ impl Tested for Forgetful {
     }
 }
 
+/// Searches by loads.
+struct Direct;
+
+impl Tested for Direct {
+    type Index<F: Fabric> = Quiver<F>;
+
+    const CASES: u32 = 16;
+
+    fn options<F: Fabric>() -> QuiverOptions {
+        QuiverOptions { page_records: 3, page_delta: 2, direct: true, ..QuiverOptions::default() }
+    }
+}
+
 mod large {
     use super::*;
     index_tests!(Large);
@@ -58,6 +71,11 @@ mod forgetful {
     index_tests!(Forgetful);
 }
 
+mod direct {
+    use super::*;
+    index_tests!(Direct);
+}
+
 #[test]
 fn damage_is_an_error_or_makes_no_difference() {
     damage_campaign::damage_is_an_error_or_makes_no_difference::<Large>();
@@ -66,6 +84,38 @@ fn damage_is_an_error_or_makes_no_difference() {
 #[test]
 fn damage_to_small_pages_is_an_error_or_makes_no_difference() {
     damage_campaign::damage_is_an_error_or_makes_no_difference::<Small>();
+}
+
+#[test]
+fn damage_to_words_that_are_loaded_is_an_error_or_makes_no_difference() {
+    damage_campaign::damage_is_an_error_or_makes_no_difference::<Direct>();
+}
+
+/// A search by loads posts no verb.
+#[test]
+fn a_direct_search_makes_no_round_trip() {
+    let fabric = memory(64 << 20, 1);
+    let pool = block_on(Pool::create(fabric, &PoolOptions::default())).unwrap();
+    let mut client = pool.client().unwrap();
+    let options = QuiverOptions { direct: true, ..QuiverOptions::default() };
+    let quiver = block_on(Quiver::open_or_create(&mut client, options)).unwrap();
+    let key = |at: u32| at.wrapping_mul(0x9e37_79b9).to_be_bytes();
+    for at in 0..1000 {
+        block_on(quiver.put(&mut client, &key(at), &at.to_be_bytes(), Condition::Always)).unwrap();
+    }
+    let before = client.endpoint().counters().unwrap().total();
+    for at in 0..2000 {
+        let found = block_on(quiver.get(&mut client, &key(at))).unwrap();
+        assert_eq!(found.as_deref(), (at < 1000).then_some(&at.to_be_bytes()[..]));
+    }
+    let mut pairs = 0;
+    for range in [ScanRange::all(), ScanRange::all().reversed()] {
+        pairs += block_on(quiver.scan(&mut client, &range, usize::MAX)).unwrap().len();
+    }
+    assert_eq!(pairs, 2000);
+    let after = client.endpoint().counters().unwrap().total();
+    // Reads of leaves rebuild pages now and then.
+    assert!(after.round_trips - before.round_trips < 100, "{after:?} after {before:?}");
 }
 
 /// Formerly everything that inserts created was placed on the memory node of the root until that

@@ -147,7 +147,8 @@ fn a_key_is_too_long_only_above_its_own_limit() {
 /// Counts the round trips of gets, puts, scans and deletes of keys as gateways have them, after a
 /// load of them, in one space.
 fn round_trips(kind: IndexKind, space: KeySpace) -> [u64; 4] {
-    let options = Store::options().maintenance(false).auto_adjust(false).index(kind).secret([1, 2, 3, 4]);
+    let options =
+        Store::options().maintenance(false).auto_adjust(false).direct(false).index(kind).secret([1, 2, 3, 4]);
     let store = options.open("mem:64M").unwrap();
     let session = store.session_in(space).unwrap();
     let key =

@@ -82,7 +82,7 @@ fn futures_are_send() {
 /// Counters distinguish kinds of operations, and count only those of their own session.
 #[test]
 fn counters_are_per_session_and_kind() {
-    let store = quiet().open("mem:16M").unwrap();
+    let store = quiet().direct(false).open("mem:16M").unwrap();
     let (busy, idle) = (store.session().unwrap(), store.session().unwrap());
     for n in 0..100_u32 {
         busy.put(n.to_be_bytes(), "v").unwrap();

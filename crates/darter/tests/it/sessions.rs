@@ -29,7 +29,7 @@ fn a_scan_may_delete_what_it_returns() {
 
 #[test]
 fn a_closure_may_call_the_session_that_called_it() {
-    let store = store();
+    let store = crate::options().direct(false).open("mem:32M?nodes=2").unwrap();
     let session = store.session().unwrap();
     session.put("step", [5]).unwrap();
     session.put("count", [1]).unwrap();

@@ -243,7 +243,7 @@ fn dart_refuses_transactions() {
 /// places, and the last of which only cleans up.
 #[test]
 fn a_transfer_takes_five_round_trips() {
-    let store = Store::options().index(IndexKind::Quiver).open("mem:64M").unwrap();
+    let store = Store::options().index(IndexKind::Quiver).direct(false).open("mem:64M").unwrap();
     store.bulk_load((0..10_000_u32).map(|number| (number.to_be_bytes(), 100_u64.to_le_bytes()))).unwrap();
     let session = store.session().unwrap();
     let transfer = |from: u32, to: u32| {

@@ -48,7 +48,7 @@ pub(crate) fn compare(
             plan.keys
         )));
     }
-    let open = |kind| StoreTarget::open(kind, &plan.pool, args.cache.0, &setting.tcp, args.create);
+    let open = |kind| StoreTarget::open(kind, &plan.pool, args, &setting.tcp, args.create);
     let (dart, quiver) = (open(IndexKind::Dart)?, open(IndexKind::Quiver)?);
     plan.accept(&dart)?;
     let remark = |out: &mut dyn Write, text: String| if args.json { Ok(()) } else { writeln!(out, "{text}") };

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod checker;
+mod direct;
 mod exploration;
 mod groups;
 mod histories;

@@ -179,6 +179,20 @@ impl<'k> Descent<'k> {
         descent
     }
 
+    /// A descent that begins at this node if it is still what the hint says.
+    pub(super) fn at_node(
+        shared: &Shared,
+        key: &'k [u8],
+        purpose: Purpose,
+        epoch: u64,
+        node: NodeHint,
+    ) -> Self {
+        let mut descent = Self::from_root(shared, key, purpose, epoch);
+        descent.may_skip = true;
+        descent.enter_node(node);
+        descent
+    }
+
     /// A descent that begins at the root word.
     pub(super) fn from_root(shared: &Shared, key: &'k [u8], purpose: Purpose, epoch: u64) -> Self {
         let mut key = NibbleKey::new(shared.keys, key);

@@ -189,7 +189,7 @@ impl Descent<'_> {
     ) -> PageSearchEnd {
         let is_inline = probe.record.as_ref().is_some_and(|(_, record)| standing(addr, record).is_some());
         let spot = Lookup::Record { addr, word, is_inline, value };
-        PageSearchEnd::Page(Box::new(Found { head: probe.head, spot, from: self.from }))
+        PageSearchEnd::Page(Box::new(Found { print: self.print, head: probe.head, spot, from: self.from }))
     }
 
     /// The key is not static: it is in the delta, or absent.
@@ -202,6 +202,6 @@ impl Descent<'_> {
             (None, None) => Lookup::absent(&head, self.print),
             (None, Some(damage)) => return Err(damage),
         };
-        Ok(PageSearchEnd::Page(Box::new(Found { head, spot, from: self.from })))
+        Ok(PageSearchEnd::Page(Box::new(Found { print: self.print, head, spot, from: self.from })))
     }
 }

@@ -7,12 +7,14 @@
 //! the node that the bound leads to, and then some of its pages.
 
 mod cursor;
+mod loaded;
 mod remembered;
 mod rows;
 #[cfg(test)]
 mod torn;
 
 use self::cursor::Cursor;
+use self::loaded::Loaded;
 use self::remembered::PAGES_MAX;
 use self::rows::{Part, Rows, Source};
 use super::Quiver;
@@ -28,7 +30,7 @@ use crate::checker::note;
 use crate::radix::sink::{Sink, is_void};
 use crate::radix::{TURNS_MAX, no_progress};
 use crate::{IndexError, Result, ScanRange, Visit};
-use darter_fabric::{Fabric, OpKind};
+use darter_fabric::{Fabric, OpKind, turns};
 use darter_pool::Client;
 use std::pin::pin;
 
@@ -71,9 +73,18 @@ impl<F: Fabric> Quiver<F> {
         let mut sink = Sink::new(visit, limit, range.reverse);
         let mut cursor = if is_void(range) { None } else { Cursor::of(range) };
         let (mut turns, mut is_whole) = (0, false);
+        let mut loaded = Loaded::default();
         while let Some(at) = cursor.take().filter(|at| sink.left > 0 && at.is_within(range)) {
             if turns > TURNS_MAX {
                 return Err(no_progress(self.shared.words.root));
+            }
+            let memory = operation.memory();
+            let seen = memory.map(|memory| loaded.visit((&self.shared, memory), range, &at, &mut sink));
+            if let Some(Ok(next)) = seen {
+                (cursor, turns) = (next, 0);
+                turns::worked(loaded.bytes).await;
+                pin!(operation.has_read_leaves(&at.key, std::mem::take(&mut loaded.moved_out))).await?;
+                continue;
             }
             let ahead = operation.remembered(range, &at, sink.left, is_whole);
             if !ahead.is_empty() {

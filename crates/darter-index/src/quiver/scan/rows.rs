@@ -411,7 +411,7 @@ impl<'w> Order<'_, 'w> {
 
 /// Whether a word may be in another sector than the words after it. Otherwise damage to the word,
 /// except for single bits, changes those words too.
-fn ends_sector(addr: GlobalAddr) -> bool {
+pub(super) fn ends_sector(addr: GlobalAddr) -> bool {
     addr.offset() % SECTOR_BYTES_MIN == SECTOR_BYTES_MIN - 8
 }
 

@@ -10,14 +10,15 @@ use crate::quiver::situations;
 use crate::quiver::word::INTENT_CLASS;
 use crate::radix::drafts::alloc;
 use crate::radix::intent::{INTENT_BYTES, Intent, STATUS_BYTES, Status};
-use crate::radix::{TURNS_MAX, leaf, no_progress};
+use crate::radix::leaf::{self, Image};
+use crate::radix::{TURNS_MAX, no_progress};
 use crate::{Access, IndexError, Result};
 use darter_fabric::{Batch, CasId, Fabric, GlobalAddr};
 use darter_pool::AllocKind;
 use darter_pool::size_class::{class_bytes, class_of};
 
 /// An object's address, and the words to write there.
-pub(super) type Written = (GlobalAddr, Vec<u64>);
+pub(super) type Written = (GlobalAddr, Image);
 
 /// An intent that is ready to be installed.
 struct Ready {
@@ -159,7 +160,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     /// Allocates a leaf for a pair. Returns it with its words.
-    pub(super) async fn made_leaf(&mut self, key: &[u8], value: &[u8], home: u8) -> Result<(Leaf, Vec<u64>)> {
+    pub(super) async fn made_leaf(&mut self, key: &[u8], value: &[u8], home: u8) -> Result<(Leaf, Image)> {
         let class = leaf::class_within(self.client.pool().object_bytes_max(), key.len(), value.len())?;
         let addr = alloc(&mut self.client, home, class_bytes(class), AllocKind::Leaf).await?;
         Ok(((addr, class), leaf::image(key, value)))

@@ -14,7 +14,9 @@ use crate::quiver::pair::Pair;
 use crate::quiver::parent_slot::ParentSlot;
 use crate::quiver::rebuild::Old;
 use crate::quiver::situations;
+use crate::quiver::word::Print;
 use crate::quiver::write::Attempt;
+use crate::radix::prefix_hash::HashKeys;
 use crate::{Access, Result};
 use darter_fabric::{Fabric, GlobalAddr};
 use std::collections::BTreeMap;
@@ -136,7 +138,7 @@ impl<F: Fabric> Operation<'_, F> {
             self.give_back_all(&made);
             return written;
         }
-        let pairs = made.iter().map(|installed| installed.pair(own.accesses)).collect();
+        let pairs = made.iter().map(|installed| installed.pair(self.shared.keys, own.accesses)).collect();
         match self.link_new(pairs, target).await {
             Ok(true) => own.installed.append(&mut made),
             Ok(false) => {
@@ -206,8 +208,9 @@ impl<F: Fabric> Operation<'_, F> {
 
 impl Installed {
     /// The key with its intent, for a new page.
-    fn pair(&self, accesses: &[Access<'_>]) -> Pair {
-        Pair { key: accesses[self.number].key.to_vec(), image: None, leaf: Some(self.intent) }
+    fn pair(&self, keys: HashKeys, accesses: &[Access<'_>]) -> Pair {
+        let key = accesses[self.number].key;
+        Pair { key: key.into(), print: Print::new(keys, key), image: None, leaf: Some(self.intent) }
     }
 }
 

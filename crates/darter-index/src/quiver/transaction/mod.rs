@@ -175,8 +175,7 @@ impl<F: Fabric> Operation<'_, F> {
         accesses: &[Access<'_>],
         numbers: impl Iterator<Item = usize> + Send,
     ) -> Result<Vec<(usize, PageSearchEnd)>> {
-        let epoch = self.client.epoch();
-        let descent = |at: usize| (at, Descent::new(self.shared, accesses[at].key, Purpose::Write, epoch));
+        let descent = |at: usize| (at, self.descent_for(accesses[at].key, Purpose::Write));
         let mut searches: Vec<_> = numbers.map(descent).collect();
         let mut ends = Vec::with_capacity(searches.len());
         while !searches.is_empty() {
@@ -267,7 +266,7 @@ fn place_of(keys: HashKeys, key: &[u8], found: &Found) -> Option<Place> {
 fn take_outcome(spot: &mut Lookup, outcome: Option<&[u8]>) -> Result<()> {
     let image_of = |image: &Image, value: &[u8]| {
         let key = leaf::parse_again(GlobalAddr::NULL, image)?.key;
-        Ok::<_, IndexError>(Image::from_vec(leaf::image(key, value)))
+        Ok::<_, IndexError>(leaf::image(key, value))
     };
     match (spot, outcome) {
         (Lookup::Record { value, .. }, outcome) => {

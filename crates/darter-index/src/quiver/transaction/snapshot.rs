@@ -11,7 +11,7 @@
 use crate::checker::note;
 use crate::ordered::{MULTI_GET_WIDTH, check_key};
 use crate::quiver::Quiver;
-use crate::quiver::descent::{Descent, Found, Lookup, PageSearchEnd, Purpose};
+use crate::quiver::descent::{Found, Lookup, PageSearchEnd, Purpose};
 use crate::quiver::intents::{intent_in, outcomes};
 use crate::quiver::operation::Operation;
 use crate::quiver::search::value_at;
@@ -81,22 +81,23 @@ impl<F: Fabric> Operation<'_, F> {
     /// word may come back. Returns `None` if the place of a key is being replaced.
     async fn collect(&mut self, keys: &[&[u8]]) -> Result<Option<Vec<Versioned>>> {
         let (epoch, member) = (self.client.epoch(), self.client.pool().member());
-        let descents = keys.iter().map(|key| Descent::new(self.shared, key, Purpose::Write, epoch));
+        let descents: Vec<_> = keys.iter().map(|key| self.descent_for(key, Purpose::Write)).collect();
         let (mut versions, mut intents, mut is_settled) = (vec![None; keys.len()], Vec::new(), true);
-        let values = search::run_all(&mut self.client, self.shared, descents, |number, end, _| {
-            match &end {
-                PageSearchEnd::Page(found) if !found.head.is_sealed => {
-                    versions[number] = version_of(found, epoch, member);
-                    if intent_in(&found.spot)?.is_some() {
-                        intents.push((number, end));
-                        return Ok(None);
+        let values =
+            search::run_all(&mut self.client, self.shared, descents.into_iter(), |number, end, _| {
+                match &end {
+                    PageSearchEnd::Page(found) if !found.head.is_sealed => {
+                        versions[number] = version_of(found, epoch, member);
+                        if intent_in(&found.spot)?.is_some() {
+                            intents.push((number, end));
+                            return Ok(None);
+                        }
                     }
+                    PageSearchEnd::Vacant { .. } | PageSearchEnd::Diverged { .. } => {}
+                    _ => is_settled = false,
                 }
-                PageSearchEnd::Vacant { .. } | PageSearchEnd::Diverged { .. } => {}
-                _ => is_settled = false,
-            }
-            Ok(value_at(&end)?.map(<[u8]>::to_vec))
-        });
+                Ok(value_at(&end)?.map(<[u8]>::to_vec))
+            });
         let values = values.await?;
         if !is_settled {
             return Ok(None);

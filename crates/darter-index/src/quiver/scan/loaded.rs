@@ -1,0 +1,265 @@
+//! Scans in memory that this process can load from: the pairs of one page after another.
+//!
+//! The slots of a page's node are loaded from the position's own edge downwards, and then upwards to
+//! the next one that is not EMPTY. If the page is responsible for exactly the edges in between, it
+//! was responsible for each of them during the scan: when the slots before the edge were EMPTY, no
+//! part of the page that contains the edge was linked (L5 in `docs/quiver.md`). A page that is being
+//! parted, and everything rare, is left to the scan by verbs.
+
+use super::cursor::Cursor;
+use super::rows::ends_sector;
+use crate::ScanRange;
+use crate::quiver::direct::{Page, Sure, Unsure, Way, way_to};
+use crate::quiver::nibble::{EdgeRange, LAST, identity_of};
+use crate::quiver::node::{Content, HEAD_WORDS, SLOTS_END, Slot};
+use crate::quiver::page::{FIXED_WORDS, IDENTITY_AT, PageRef, verify_word};
+use crate::quiver::pair::INLINE_WORDS_MAX;
+use crate::quiver::shared::Shared;
+use crate::quiver::word::{Print, State, Word};
+use crate::radix::compare;
+use crate::radix::leaf::{self, Leaf};
+use crate::radix::sink::Sink;
+use darter_fabric::GlobalAddr;
+use darter_fabric::local::{Memory, Words};
+use std::cmp::Ordering;
+
+/// Words of the largest leaf that is copied.
+const LEAF_WORDS_MAX: usize = 512;
+
+/// A pair in a buffer of words.
+#[derive(Clone, Copy)]
+struct Row {
+    /// The byte at which the key begins; the value follows.
+    at: usize,
+    key: usize,
+    value: usize,
+}
+
+impl Row {
+    fn of(words: &[u64], Row { at, key, value }: Self) -> Leaf<'_> {
+        let (key, rest) = bytemuck::cast_slice(&words[at / 8..])[at % 8..].split_at(key);
+        Leaf { key, value: &rest[..value] }
+    }
+}
+
+/// A scan by loads, with its buffers.
+#[derive(Default)]
+pub(super) struct Loaded {
+    /// Images of leaves.
+    words: Vec<u64>,
+    /// The pairs of a page, in the walk's direction.
+    rows: Vec<Row>,
+    /// Those of its delta.
+    delta: Vec<Row>,
+    /// Leaves read so far whose pairs could be stored in pages.
+    pub(super) moved_out: i32,
+    /// Bytes of the images read last.
+    pub(super) bytes: usize,
+}
+
+impl Loaded {
+    /// Hands on the pairs of the page that a position leads to. Returns the position after it. The
+    /// scan by verbs must continue if the result is [`Unsure`]; then no pair was handed on.
+    pub(super) fn visit(
+        &mut self,
+        (shared, memory): (&Shared, Memory<'_>),
+        range: &ScanRange,
+        at: &Cursor,
+        sink: &mut Sink<'_>,
+    ) -> Sure<Option<Cursor>> {
+        let Way { node, lo, own, content } = way_to(shared, memory, &at.key)?;
+        let words = memory.words(node.addr, SLOTS_END).ok_or(Unsure)?;
+        let identity = words.load(0);
+        if at.falls_short_of(node.depth) || identity != identity_of(shared.keys, &at.key, node.depth) {
+            return Err(Unsure);
+        }
+        let slot = |edge: u8| Slot::loaded(words.load(HEAD_WORDS + usize::from(edge)), identity, edge);
+        let next = (own + 1..=LAST).find(|edge| slot(*edge).content() != Content::Empty);
+        let edges = EdgeRange { lo, hi: next.map_or(LAST, |next| next - 1) };
+        match content {
+            Content::None { hi } if hi == edges.hi => {}
+            Content::Page { class, addr, .. } => {
+                let page = Page::of(memory, PageRef { addr, class }, &at.key)?;
+                if (page.shape.edges, page.shape.depth, page.words.load(IDENTITY_AT))
+                    != (edges, node.depth, identity)
+                {
+                    return Err(Unsure);
+                }
+                self.take(shared, &page, range, (&at.key, sink.left))?;
+                let words = &self.words;
+                sink.take_all(self.rows.iter().map(|row| Row::of(words, *row)));
+            }
+            _ => return Err(Unsure),
+        }
+        Ok(Cursor::past(&at.key, node.depth, edges, range.reverse))
+    }
+
+    /// Copies the pairs of a page that are in the range, at least the first `limit` of them.
+    fn take(
+        &mut self,
+        shared: &Shared,
+        page: &Page<'_>,
+        range: &ScanRange,
+        (path, limit): (&[u8], usize),
+    ) -> Sure<()> {
+        self.words.clear();
+        self.rows.clear();
+        self.delta.clear();
+        if !page.memory.is_transient() {
+            page.head()?;
+        }
+        let is_before =
+            |key: &[u8]| if range.reverse { range.ends_before(key) } else { range.begins_behind(key) };
+        let is_after =
+            |key: &[u8]| if range.reverse { range.begins_behind(key) } else { range.ends_before(key) };
+        for at in FIXED_WORDS..FIXED_WORDS + page.shape.delta {
+            let word = Word(page.words.load(at));
+            if word.is_empty() {
+                break;
+            }
+            if let State::Leaf { .. } = word.state() {
+                let row = self.leaf(shared, page, word)?;
+                let key = Row::of(&self.words, row).key;
+                if !page.shape.may_have(key, path) {
+                    return Err(Unsure);
+                }
+                if !is_before(key) && !is_after(key) {
+                    self.delta.push(row);
+                }
+            }
+        }
+        let order_of = |a: &[u8], b: &[u8]| if range.reverse { compare(b, a) } else { compare(a, b) };
+        let words = &self.words;
+        self.delta.sort_unstable_by(|a, b| order_of(Row::of(words, *a).key, Row::of(words, *b).key));
+        let (records, first) = (page.shape.records, self.first(page, &is_before, range.reverse)?);
+        let mut last: Option<Row> = None;
+        for at in first..records {
+            if self.rows.len() >= limit {
+                break;
+            }
+            let rank = if range.reverse { records - 1 - at } else { at };
+            let Some((row, is_present)) = self.record(shared, page, rank)? else { continue };
+            let key = Row::of(&self.words, row).key;
+            let follows = match last.replace(row) {
+                Some(last) => order_of(Row::of(&self.words, last).key, key) == Ordering::Less,
+                None => page.shape.may_have(key, path),
+            };
+            if !follows {
+                return Err(Unsure);
+            }
+            if is_after(key) {
+                break;
+            }
+            if is_present && !is_before(key) {
+                self.rows.push(row);
+            }
+        }
+        if last.is_some_and(|last| !page.shape.may_have(Row::of(&self.words, last).key, path)) {
+            return Err(Unsure);
+        }
+        self.bytes = self.words.len() * 8;
+        if !self.delta.is_empty() {
+            self.rows.append(&mut self.delta);
+            let words = &self.words;
+            self.rows.sort_by(|a, b| order_of(Row::of(words, *a).key, Row::of(words, *b).key));
+            let is_twice = |rows: &[Row]| Row::of(words, rows[0]).key == Row::of(words, rows[1]).key;
+            if self.rows.windows(2).any(is_twice) {
+                return Err(Unsure);
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of records to pass over in the walk's direction: all of them are before the range,
+    /// if those after them are in order.
+    fn first(&mut self, page: &Page<'_>, is_before: &dyn Fn(&[u8]) -> bool, reverse: bool) -> Sure<usize> {
+        let (mut low, mut high) = (0, page.shape.records);
+        let kept = self.words.len();
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let rank = if reverse { page.shape.records - 1 - middle } else { middle };
+            // A record without a pair of its own is passed over one by one.
+            let Some(row) = self.own_pair(page, rank)? else { return Ok(low) };
+            if is_before(Row::of(&self.words, row).key) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+            self.words.truncate(kept);
+        }
+        Ok(low)
+    }
+
+    /// Copies the pair stored in a record, whatever the record's word; `None` if there is none.
+    fn own_pair(&mut self, page: &Page<'_>, rank: usize) -> Sure<Option<Row>> {
+        let words = page.record_words(rank)?;
+        if words.len() < 2 || words.load(1) == 0 {
+            return Ok(None);
+        }
+        let at = self.copy(words.part(1, words.len() - 1).ok_or(Unsure)?);
+        self.words[at] = leaf::bind(self.words[at], page.at.addr);
+        self.row(page, page.at.addr, at).map(Some)
+    }
+
+    /// Copies the pair of a record. Returns it, and whether it is present; `None` if the record has
+    /// no key.
+    fn record(&mut self, shared: &Shared, page: &Page<'_>, rank: usize) -> Sure<Option<(Row, bool)>> {
+        let at = page.shape.record_at(rank);
+        let word = Word(page.words.load(at));
+        let addr = page.at.addr.plus(at as u64 * 8);
+        let own = self.own_pair(page, rank)?;
+        let is_stored = !page.memory.is_transient();
+        match (word.state(), own) {
+            (State::Inline | State::Tomb, Some(own)) if word.is_of_life(page.shape.born) => {
+                if is_stored && ends_sector(addr) {
+                    let print = Print::new(shared.keys, Row::of(&self.words, own).key);
+                    verify_word(addr, word, page.shape.born, Some(print)).map_err(|_| Unsure)?;
+                }
+                Ok(Some((own, word.state() == State::Inline)))
+            }
+            (State::Tomb, None) if word.is_erased_at(addr) => Ok(None),
+            (State::Leaf { .. }, own) => {
+                let row = self.leaf(shared, page, word)?;
+                // A leaf of another key than the record's does not count.
+                let is_own =
+                    own.is_none_or(|own| Row::of(&self.words, own).key == Row::of(&self.words, row).key);
+                if is_own { Ok(Some((row, true))) } else { Err(Unsure) }
+            }
+            _ => Err(Unsure),
+        }
+    }
+
+    /// Copies the leaf that a word names.
+    fn leaf(&mut self, shared: &Shared, page: &Page<'_>, word: Word) -> Sure<Row> {
+        let (addr, class, _) = word.leaf_object().filter(|_| !word.is_intent()).ok_or(Unsure)?;
+        let words = leaf::class_words(class);
+        if words > LEAF_WORDS_MAX {
+            return Err(Unsure);
+        }
+        let at = self.copy(page.memory.words(addr, words).ok_or(Unsure)?);
+        let row = self.row(page, addr, at)?;
+        self.moved_out += i32::from(words <= INLINE_WORDS_MAX);
+        if !page.memory.is_transient() {
+            let key = Row::of(&self.words, row).key;
+            if !word.may_be_leaf_of(page.leaf_print(key, Print::new(shared.keys, key))) {
+                return Err(Unsure);
+            }
+        }
+        Ok(row)
+    }
+
+    fn copy(&mut self, words: Words<'_>) -> usize {
+        let at = self.words.len();
+        self.words.resize(at + words.len(), 0);
+        words.load_into(&mut self.words[at..]);
+        at
+    }
+
+    /// The pair of the image that begins at a word of the buffer.
+    fn row(&self, page: &Page<'_>, addr: GlobalAddr, at: usize) -> Sure<Row> {
+        let image = &self.words[at..];
+        let Leaf { key, value } = page.parse(addr, image)?;
+        let (header, _) = leaf::key_place(image).ok_or(Unsure)?;
+        Ok(Row { at: at * 8 + header, key: key.len(), value: value.len() })
+    }
+}
