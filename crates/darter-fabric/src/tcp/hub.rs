@@ -46,7 +46,7 @@ pub(super) enum Driver {
 #[derive(Debug)]
 pub(super) enum Request {
     Batch(Batch),
-    Call(Called),
+    Call(Box<Called>),
 }
 
 /// Connections and batches of one thread, or of all tasks of other executors.
@@ -131,8 +131,8 @@ impl Hub {
                 state.links.resize_with(nodes, || Link::Down);
             }
             let ticket = match what {
-                Request::Batch(batch) => state.post(batch, waker, &mut absent),
-                Request::Call(called) => state.call(called, waker, &mut absent),
+                Request::Batch(batch) => state.post(batch, None, waker, &mut absent),
+                Request::Call(called) => state.post(Batch::new(), Some(called), waker, &mut absent),
             };
             if self.driver == Driver::Reactor {
                 // Either the driver sees this flag before it sleeps, or this thread sees that it

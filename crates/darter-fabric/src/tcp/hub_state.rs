@@ -27,6 +27,8 @@ pub(super) struct HubState {
     silent: Arc<SilentNodes>,
     absent: Arc<AbsentNodes>,
     patience: Duration,
+    /// Its thread sleeps as soon as nothing has arrived.
+    sleeps: bool,
     /// The memory of batches that use a device, and the queue of their completions.
     device: Option<DeviceEnds>,
     pub(super) links: Vec<Link>,
@@ -79,6 +81,7 @@ impl HubState {
             silent: Arc::clone(&session.silent),
             absent: Arc::clone(&session.absent),
             patience: session.options.patience,
+            sleeps: session.options.spin.is_zero(),
             device,
             links: Vec::new(),
             attempts: 0,
@@ -91,83 +94,44 @@ impl HubState {
         }
     }
 
-    /// Puts a batch's frames on their connections. Adds the nodes without a connection to `absent`.
-    pub(super) fn post(&mut self, batch: Batch, waker: &Waker, absent: &mut Vec<(u8, u64)>) -> Ticket {
-        let ticket = self.batches.reserve();
-        let mut pending = Pending::new(batch, waker);
-        pending.error = self.ended.error();
-        if let Some(device) = &self.device
+    /// Puts a batch's frames, or those of a call, on their connections. Adds the nodes without a
+    /// connection to `absent`.
+    pub(super) fn post(
+        &mut self,
+        batch: Batch,
+        called: Option<Box<Called>>,
+        waker: &Waker,
+        absent: &mut Vec<(u8, u64)>,
+    ) -> Ticket {
+        let Self { batches, links, attempts, ended, device, .. } = self;
+        let (ticket, pending) = batches.put(batch, called, waker);
+        pending.error = ended.error();
+        if let Some(device) = device
             && !pending.batch.lend_from(&device.buffers)
         {
             pending.error.get_or_insert_with(no_memory);
         }
-        let mut seen: [u64; 4] = [0; 4];
-        for first in 0..if pending.error.is_some() { 0 } else { pending.batch.len() } {
-            let node = pending.batch.verbs()[first].addr.node();
-            let (word, bit) = (usize::from(node) / 64, 1_u64 << (node % 64));
-            if seen[word] & bit != 0 {
-                continue;
-            }
-            seen[word] |= bit;
-            self.route(node, ticket, first, &mut pending, absent);
-        }
-        self.posted(ticket, pending, waker)
-    }
-
-    /// Puts a call on its node's connection. Adds the node to `absent` if it has none.
-    pub(super) fn call(&mut self, called: Called, waker: &Waker, absent: &mut Vec<(u8, u64)>) -> Ticket {
-        let ticket = self.batches.reserve();
-        let mut pending = Pending::new(Batch::new(), waker);
-        let node = called.node;
-        pending.called = Some(called);
-        pending.error = self.ended.error();
         if pending.error.is_none() {
-            self.route(node, ticket, 0, &mut pending, absent);
-        }
-        self.posted(ticket, pending, waker)
-    }
-
-    /// Posts on a node's connection, or queues the request until there is one.
-    fn route(
-        &mut self,
-        node: u8,
-        ticket: Ticket,
-        first: usize,
-        pending: &mut Pending,
-        absent: &mut Vec<(u8, u64)>,
-    ) {
-        match self.links.get_mut(usize::from(node)) {
-            Some(Link::Up(connection)) => post_to(connection, node, ticket, first, pending),
-            Some(link) => {
-                if matches!(link, Link::Down) {
-                    self.attempts += 1;
-                    *link = Link::Connecting(self.attempts, Some(Vec::new()));
-                    absent.push((node, self.attempts));
-                }
-                match link {
-                    Link::Connecting(_, Some(waiting)) => {
-                        waiting.push(ticket);
-                        pending.parts += 1;
-                    }
-                    _ => drop(pending.error.get_or_insert(FabricError::Unreachable { node })),
+            if let Some(called) = &pending.called {
+                let to = (called.node, ticket, 0);
+                route(links, attempts, to, pending, absent);
+            }
+            let mut seen: [u64; 4] = [0; 4];
+            for first in 0..pending.batch.len() {
+                let node = pending.batch.verbs()[first].addr.node();
+                let (word, bit) = (usize::from(node) / 64, 1_u64 << (node % 64));
+                if seen[word] & bit == 0 {
+                    seen[word] |= bit;
+                    route(links, attempts, (node, ticket, first), pending, absent);
                 }
             }
-            None => {
-                let unknown = FabricError::out_of_bounds(GlobalAddr::new(node, 0), 0, 0);
-                pending.error.get_or_insert(unknown);
-            }
         }
-    }
-
-    fn posted(&mut self, ticket: Ticket, pending: Pending, waker: &Waker) -> Ticket {
         if pending.parts == 0 {
             // Nothing could be posted: the error must be fetched at once.
             waker.wake_by_ref();
         }
-        self.batches.put(ticket, pending);
         ticket
     }
-
     /// Returns the queue of the device's completions, if verbs use one.
     pub(super) fn completions(&self) -> Option<Arc<CompletionQueue>> {
         self.device.as_ref().map(|device| Arc::clone(&device.completions))
@@ -251,6 +215,7 @@ impl HubState {
         for node in 0..self.links.len() {
             let Link::Up(connection) = &mut self.links[node] else { continue };
             if let Ok(moved) = send_on(connection) {
+                connection.has_sent = moved == Progress::Moved;
                 turn = turn.max(moved);
             } else {
                 self.lose(node as u8);
@@ -285,8 +250,10 @@ impl HubState {
                 Link::Up(connection) => {
                     let is_busy = connection.lane.as_ref().is_some_and(Lane::is_busy);
                     let owes = !connection.sent.is_empty() || !connection.calls.is_empty() || is_busy;
-                    let watched = watch(connection, sockets, thorough);
-                    if !thorough && (!owes || is_busy) {
+                    // A loop that does not spin sleeps between most turns, so it keeps the watch.
+                    let watched = watch(connection, sockets, thorough || self.sleeps);
+                    let waits = connection.waits_for_reply();
+                    if !thorough && (!owes || is_busy || waits) {
                         // If a device owes completions, its queue is polled instead of the node's
                         // socket.
                         turn = if owes { turn.max(Progress::Waiting) } else { turn };
@@ -505,6 +472,38 @@ impl HubState {
                 self.give_group_up(node);
                 self.turn_away(waiting, &error);
             }
+        }
+    }
+}
+
+/// Posts on a node's connection, or queues the request until there is one.
+#[inline]
+fn route(
+    links: &mut [Link],
+    attempts: &mut u64,
+    (node, ticket, first): (u8, Ticket, usize),
+    pending: &mut Pending,
+    absent: &mut Vec<(u8, u64)>,
+) {
+    match links.get_mut(usize::from(node)) {
+        Some(Link::Up(connection)) => post_to(connection, node, ticket, first, pending),
+        Some(link) => {
+            if matches!(link, Link::Down) {
+                *attempts += 1;
+                *link = Link::Connecting(*attempts, Some(Vec::new()));
+                absent.push((node, *attempts));
+            }
+            match link {
+                Link::Connecting(_, Some(waiting)) => {
+                    waiting.push(ticket);
+                    pending.parts += 1;
+                }
+                _ => drop(pending.error.get_or_insert(FabricError::Unreachable { node })),
+            }
+        }
+        None => {
+            let unknown = FabricError::out_of_bounds(GlobalAddr::new(node, 0), 0, 0);
+            pending.error.get_or_insert(unknown);
         }
     }
 }
