@@ -535,8 +535,8 @@ fn watch(connection: &mut Connection, sockets: BorrowedFd<'_>, is_watched: bool)
         flags.set(epoll::EventFlags::OUT, connection.out.waiting() > 0);
     }
     if flags != connection.watched {
-        connection.watched = flags;
         epoll::modify(sockets, &connection.channel, epoll::EventData::new_u64(0), flags)?;
+        connection.watched = flags;
     }
     Ok(())
 }
