@@ -37,8 +37,8 @@ pub(super) struct HubState {
     pub(super) batches: Batches,
     /// The state of channels to memory groups, which outlives their connections.
     groups: BTreeMap<u8, GroupChannel>,
-    /// Groups whose connection was lost while replies were owed, with the attempts to make.
-    pub(super) to_reach: Vec<(u8, u64)>,
+    /// The attempts to connect that are to be made.
+    pub(super) to_reach: Vec<Attempt>,
     /// Wakers to call after the lock is released.
     pub(super) to_wake: Vec<Waker>,
     /// No fabric uses it any longer.
@@ -55,6 +55,17 @@ struct DeviceEnds {
     is_armed: bool,
     /// Posts of connections that are gone.
     posts: u64,
+}
+
+/// Delay before a group is connected to again, since a handover takes some time.
+const AGAIN: Duration = Duration::from_millis(5);
+
+/// An attempt to connect to a node, to be made after a delay.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempt {
+    pub node: u8,
+    pub number: u64,
+    pub after: Duration,
 }
 
 /// The connection to a node, if any.
@@ -94,16 +105,10 @@ impl HubState {
         }
     }
 
-    /// Puts a batch's frames, or those of a call, on their connections. Adds the nodes without a
-    /// connection to `absent`.
-    pub(super) fn post(
-        &mut self,
-        batch: Batch,
-        called: Option<Box<Called>>,
-        waker: &Waker,
-        absent: &mut Vec<(u8, u64)>,
-    ) -> Ticket {
-        let Self { batches, links, attempts, ended, device, .. } = self;
+    /// Puts a batch's frames, or that of a call, on their connections, or queues it until there are
+    /// connections.
+    pub(super) fn post(&mut self, batch: Batch, called: Option<Box<Called>>, waker: &Waker) -> Ticket {
+        let Self { batches, links, attempts, to_reach, ended, device, .. } = self;
         let (ticket, pending) = batches.put(batch, called, waker);
         pending.error = ended.error();
         if let Some(device) = device
@@ -113,8 +118,10 @@ impl HubState {
         }
         if pending.error.is_none() {
             if let Some(called) = &pending.called {
-                let to = (called.node, ticket, 0);
-                route(links, attempts, to, pending, absent);
+                let node = called.node;
+                if !route(links, (node, ticket, 0), pending) {
+                    to_reach.push(begin(links, attempts, (node, ticket), pending));
+                }
             }
             let mut seen: [u64; 4] = [0; 4];
             for first in 0..pending.batch.len() {
@@ -122,7 +129,9 @@ impl HubState {
                 let (word, bit) = (usize::from(node) / 64, 1_u64 << (node % 64));
                 if seen[word] & bit == 0 {
                     seen[word] |= bit;
-                    route(links, attempts, (node, ticket, first), pending, absent);
+                    if !route(links, (node, ticket, first), pending) {
+                        to_reach.push(begin(links, attempts, (node, ticket), pending));
+                    }
                 }
             }
         }
@@ -365,7 +374,7 @@ impl HubState {
             if self.groups.entry(node).or_default().keep(last_id, std::mem::take(&mut sent)) {
                 self.attempts += 1;
                 self.links[usize::from(node)] = Link::Connecting(self.attempts, Some(Vec::new()));
-                self.to_reach.push((node, self.attempts));
+                self.to_reach.push(Attempt { node, number: self.attempts, after: AGAIN });
             }
         } else {
             self.absent.note(node, true);
@@ -476,36 +485,40 @@ impl HubState {
     }
 }
 
-/// Posts on a node's connection, or queues the request until there is one.
+/// Posts on a node's connection, or queues the request until there is one. Returns whether that
+/// was possible: else the hub must begin to connect.
 #[inline]
-fn route(
-    links: &mut [Link],
-    attempts: &mut u64,
-    (node, ticket, first): (u8, Ticket, usize),
-    pending: &mut Pending,
-    absent: &mut Vec<(u8, u64)>,
-) {
+fn route(links: &mut [Link], (node, ticket, first): (u8, Ticket, usize), pending: &mut Pending) -> bool {
     match links.get_mut(usize::from(node)) {
         Some(Link::Up(connection)) => post_to(connection, node, ticket, first, pending),
-        Some(link) => {
-            if matches!(link, Link::Down) {
-                *attempts += 1;
-                *link = Link::Connecting(*attempts, Some(Vec::new()));
-                absent.push((node, *attempts));
-            }
-            match link {
-                Link::Connecting(_, Some(waiting)) => {
-                    waiting.push(ticket);
-                    pending.parts += 1;
-                }
-                _ => drop(pending.error.get_or_insert(FabricError::Unreachable { node })),
-            }
+        Some(Link::Down) => return false,
+        Some(Link::Connecting(_, Some(waiting))) => {
+            waiting.push(ticket);
+            pending.parts += 1;
+        }
+        Some(Link::Connecting(_, None)) => {
+            pending.error.get_or_insert(FabricError::Unreachable { node });
         }
         None => {
             let unknown = FabricError::out_of_bounds(GlobalAddr::new(node, 0), 0, 0);
             pending.error.get_or_insert(unknown);
         }
     }
+    true
+}
+
+/// Begins to connect to a node, for a request that waits for it. Returns the attempt to make.
+#[cold]
+fn begin(
+    links: &mut [Link],
+    attempts: &mut u64,
+    (node, ticket): (u8, Ticket),
+    pending: &mut Pending,
+) -> Attempt {
+    *attempts += 1;
+    links[usize::from(node)] = Link::Connecting(*attempts, Some(vec![ticket]));
+    pending.parts += 1;
+    Attempt { node, number: *attempts, after: Duration::ZERO }
 }
 
 /// Returns the error of a batch whose words cannot be registered with the device.

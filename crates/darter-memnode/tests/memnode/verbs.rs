@@ -95,7 +95,9 @@ fn a_thread_that_never_spins_gets_every_reply_of_long_batches() {
             let places = [0, 1].map(|node| GlobalAddr::new(node, 4096 + task * WORDS as u64 * 8));
             for round in 1..=5 {
                 let mut batch = endpoint.batch();
-                places.iter().for_each(|&place| batch.write(place, &[task * 10 + round; WORDS]));
+                for place in places {
+                    batch.write(place, &[task * 10 + round; WORDS]);
+                }
                 let reads = places.map(|place| batch.read(place, WORDS));
                 let cas = batch.cas(places[1], task * 10 + round, task);
                 let done = endpoint.submit(batch).await.unwrap();
