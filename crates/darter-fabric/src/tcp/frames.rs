@@ -9,7 +9,7 @@ use crate::{FabricError, Verb};
 
 /// Bytes of frames that are sent before the next turn, so that the node works while this thread
 /// polls its other tasks.
-const SENT_AT_ONCE: usize = 8 << 10;
+const SENT_AT_ONCE: usize = 16 << 10;
 
 /// Puts a batch's verbs for one node, starting with the given one, on its connection, in as many
 /// frames as necessary; or on its device, with which the batch's words are registered.

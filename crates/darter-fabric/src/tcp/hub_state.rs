@@ -37,7 +37,7 @@ pub(super) struct HubState {
     pub(super) batches: Batches,
     /// The state of channels to memory groups, which outlives their connections.
     groups: BTreeMap<u8, GroupChannel>,
-    /// The attempts to connect that are to be made.
+    /// Attempts to connect that no thread has begun.
     pub(super) to_reach: Vec<Attempt>,
     /// Wakers to call after the lock is released.
     pub(super) to_wake: Vec<Waker>,
