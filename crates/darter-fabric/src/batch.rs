@@ -31,6 +31,11 @@ pub enum VerbKind {
     Faa,
 }
 
+impl VerbKind {
+    /// The number of kinds.
+    pub const COUNT: usize = Self::Faa as usize + 1;
+}
+
 /// A one-sided verb of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Verb {

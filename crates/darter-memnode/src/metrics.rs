@@ -3,8 +3,8 @@
 
 use crate::group_metrics::GroupMetrics;
 use crate::log_metrics::LogMetrics;
+use darter_fabric::VerbKind;
 use darter_fabric::wire::Refusal;
-use darter_fabric::{Verb, VerbKind};
 use darter_telemetry::counters::{Counter, Histogram, NANOS_BOUNDS, one_two_five};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -190,13 +190,11 @@ impl MemNodeMetrics {
 
     /// Counts an executed batch.
     #[inline]
-    pub(crate) fn executed(&self, verbs: impl Iterator<Item = Verb>) {
-        let mut count = 0;
-        for verb in verbs {
-            self.verbs[verb.kind as usize].add(1);
-            count += 1;
+    pub(crate) fn executed(&self, counts: [u16; VerbKind::COUNT]) {
+        for (counter, count) in self.verbs.iter().zip(counts) {
+            counter.add(count.into());
         }
-        self.batch_verbs.record(count);
+        self.batch_verbs.record(counts.into_iter().map(u64::from).sum());
     }
 
     /// Counts an iteration of the event loop.

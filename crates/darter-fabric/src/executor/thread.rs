@@ -389,6 +389,12 @@ pub(super) fn run(tasks: usize, poll: &mut Polls<'_>) {
         this.take_woken();
         drives.update();
         let Spare { wakers, woken, to_wake } = &mut this.spare;
+        if woken.is_empty() && drives.spin.is_zero() {
+            // The check before the sleep receives what has arrived.
+            LOCAL.with(|local| drives.sleep(&local.signal, to_wake));
+            to_wake.drain(..).for_each(Waker::wake);
+            continue;
+        }
         let mut turn = Progress::Idle;
         hold(&drives.all, &mut || {
             for &task in &*woken {
@@ -499,15 +505,21 @@ impl Drives {
         }
         let watch = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
         // Woken early or not at all: the loop checks again.
-        let _ = match &self.all[..] {
-            [only] => poll(&mut [watch(bell.as_fd()), watch(only.readable())], Some(&NAP)),
+        let wait = |watched: &mut [PollFd<'_>]| {
+            let _ = poll(watched, Some(&NAP));
+            !watched[0].revents().is_empty()
+        };
+        let has_rung = match &self.all[..] {
+            [only] => wait(&mut [watch(bell.as_fd()), watch(only.readable())]),
             all => {
                 let drives = all.iter().map(|drive| drive.readable());
                 let mut watched: Vec<PollFd<'_>> =
                     std::iter::once(bell.as_fd()).chain(drives).map(watch).collect();
-                poll(&mut watched, Some(&NAP))
+                wait(&mut watched)
             }
         };
-        silence(bell);
+        if has_rung {
+            silence(bell);
+        }
     }
 }

@@ -104,8 +104,10 @@ impl Regions {
         out: &mut Vec<u8>,
         observer: &mut impl FrameObserver,
     ) -> Result<(), FabricError> {
-        // On an error no verb was executed.
-        verbs.clone().try_for_each(|(verb, _)| self.locate(&verb).map(drop))?;
+        if verbs.reach() > self.node_bytes() {
+            // Fails before any verb is executed.
+            verbs.clone().try_for_each(|(verb, _)| self.locate(&verb).map(drop))?;
+        }
         let mut order = Order::default();
         for (verb, carried) in verbs {
             let words = self.locate(&verb)?;
@@ -114,9 +116,7 @@ impl Regions {
                 VerbKind::Read => {
                     let at = out.len();
                     out.resize(at + words.len() * 8, 0);
-                    let room = out[at..].chunks_exact_mut(8);
-                    room.zip(order.load(words))
-                        .for_each(|(to, word)| to.copy_from_slice(&word.to_le_bytes()));
+                    order.load_into(words, out[at..].as_chunks_mut().0, u64::to_le_bytes);
                     observer.saw(offset, words.len() * 8, is_volatile);
                 }
                 VerbKind::Write => {

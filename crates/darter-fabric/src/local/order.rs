@@ -32,13 +32,6 @@ impl Order {
         }
     }
 
-    #[cfg(feature = "tcp")]
-    #[inline]
-    pub(super) fn load<'w>(&mut self, words: &'w [AtomicU64]) -> impl Iterator<Item = u64> + use<'w> {
-        self.settle();
-        words.iter().map(|word| word.load(Ordering::Acquire))
-    }
-
     /// Loads words into a buffer of at least the same length, converted by `as_loaded`; one cache
     /// line per iteration, since the compiler does not unroll loops over atomics.
     #[inline]

@@ -17,7 +17,7 @@ pub(super) struct Called {
 #[derive(Debug)]
 pub(super) struct Pending {
     pub batch: Batch,
-    pub called: Option<Called>,
+    pub called: Option<Box<Called>>,
     /// Number of frames without a reply, plus nodes that are still to be connected.
     pub parts: usize,
     pub error: Option<FabricError>,
@@ -39,8 +39,8 @@ impl Pending {
         }
     }
 
-    pub(super) fn new(batch: Batch, waker: &Waker) -> Self {
-        Self { batch, called: None, parts: 0, error: None, waker: Some(waker.clone()), orphan: None }
+    fn new(batch: Batch, called: Option<Box<Called>>, waker: &Waker) -> Self {
+        Self { batch, called, parts: 0, error: None, waker: Some(waker.clone()), orphan: None }
     }
 }
 
@@ -65,8 +65,8 @@ impl Drop for Orphan {
 #[derive(Debug)]
 pub(super) struct Done {
     pub batch: Batch,
-    /// The words that a call returned.
-    pub answer: Vec<u64>,
+    /// The call, with the words that it returned.
+    pub called: Option<Box<Called>>,
 }
 
 /// Identifies a batch or a call in flight.
@@ -90,22 +90,26 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    /// Reserves a slot for a batch that is about to be posted.
-    pub(super) fn reserve(&mut self) -> Ticket {
+    /// Puts a batch or a call that is about to be posted into a slot.
+    #[inline]
+    pub(super) fn put(
+        &mut self,
+        batch: Batch,
+        called: Option<Box<Called>>,
+        waker: &Waker,
+    ) -> (Ticket, &mut Pending) {
         let at = self.free.pop().unwrap_or_else(|| {
             self.slots.push(BatchSlot::default());
             self.slots.len() - 1
         });
-        self.slots[at].generation += 1;
-        Ticket { at, generation: self.slots[at].generation }
-    }
-
-    /// Puts a posted batch into its slot.
-    pub(super) fn put(&mut self, ticket: Ticket, pending: Pending) {
-        self.slots[ticket.at].pending = Some(pending);
+        let slot = &mut self.slots[at];
+        slot.generation += 1;
+        let ticket = Ticket { at, generation: slot.generation };
+        (ticket, slot.pending.insert(Pending::new(batch, called, waker)))
     }
 
     /// Returns a batch, if it is still in flight.
+    #[inline]
     pub(super) fn get(&mut self, ticket: Ticket) -> Option<&mut Pending> {
         let slot = &mut self.slots[ticket.at];
         slot.pending.as_mut().filter(|_| slot.generation == ticket.generation)
@@ -113,6 +117,7 @@ impl Batches {
 
     /// Records that one of a batch's parts is done or lost. Returns the waker to call if it was the
     /// last part.
+    #[inline]
     pub(super) fn part_ended(&mut self, ticket: Ticket) -> Option<Waker> {
         let pending = self.get(ticket)?;
         pending.parts -= 1;
@@ -127,11 +132,12 @@ impl Batches {
     }
 
     /// Takes a batch's or a call's result, after all of its parts have ended.
+    #[inline]
     pub(super) fn take(&mut self, ticket: Ticket) -> Option<Result<Done, FabricError>> {
         let pending = self.slots[ticket.at].pending.take_if(|pending| pending.parts == 0)?;
         self.free.push(ticket.at);
-        let answer = pending.called.map_or_else(Vec::new, |called| called.words);
-        Some(pending.error.map_or(Ok(Done { batch: pending.batch, answer }), Err))
+        let Pending { batch, called, error, .. } = pending;
+        Some(error.map_or(Ok(Done { batch, called }), Err))
     }
 
     /// Sets the waker to call when a batch is done. Returns the waker that it replaces, which must

@@ -55,6 +55,10 @@ pub(super) struct Connection {
     pub view: Option<u64>,
     /// The events of the socket that the hub watches.
     pub watched: EventFlags,
+    /// The last send of the hub has sent something.
+    pub has_sent: bool,
+    /// The last turn did not receive.
+    has_skipped: bool,
     /// When the hub first noticed that the node owes a reply and sends nothing.
     pub silent_since: Option<Instant>,
 }
@@ -72,8 +76,17 @@ impl Connection {
             frame_bytes: wire::FRAME_BYTES_MAX,
             view: None,
             watched: EventFlags::empty(),
+            has_sent: false,
+            has_skipped: false,
             silent_since: None,
         }
+    }
+
+    /// Returns whether this turn need not receive: it has just sent, and the reply hardly came so
+    /// fast. At most every second turn, so that a thread that always posts also receives.
+    pub(super) fn waits_for_reply(&mut self) -> bool {
+        self.has_skipped = self.has_sent && !self.has_skipped;
+        self.has_skipped
     }
 
     /// Starts a frame. Returns the position of its head, for [`Connection::end_frame`].
@@ -89,6 +102,7 @@ impl Connection {
         self.end_frame_as(self.last_id, at, kind, verbs)
     }
 
+    #[inline]
     fn end_frame_as(&mut self, id: u64, at: usize, kind: RequestKind, verbs: u16) -> u64 {
         let bytes = (self.out.bytes.len() - at - wire::HEADER_BYTES) as u32;
         let head = RequestHead { kind: kind as u8, reserved: 0, verbs, bytes, id };
@@ -144,11 +158,13 @@ impl Connection {
     pub(super) fn next_reply(&mut self) -> io::Result<Option<(Replied, Refusal, Range<usize>)>> {
         let arrived = self.input.arrived();
         let Some(head) = wire::head::<wire::ReplyHead>(arrived) else { return Ok(None) };
-        let at = if self.view.is_some() {
+        let is_next = self.sent.front().is_some_and(|sent| sent.id == head.id);
+        let at = if is_next {
+            Some(0)
+        } else if self.view.is_some() {
             self.sent.binary_search_by_key(&head.id, |sent| sent.id).ok()
         } else {
-            let is_next = |sent: &Sent| sent.id == head.id;
-            self.sent.front().is_some_and(is_next).then_some(0)
+            None
         };
         let refusal = Refusal::from_code(head.refusal)
             .filter(|_| {
@@ -164,9 +180,10 @@ impl Connection {
         }
         self.input.take(wire::HEADER_BYTES);
         let range = self.input.take(bytes);
-        let replied = match self.calls.remove(&head.id) {
-            Some(ticket) => Some(Replied::Call(ticket)),
-            None => at.and_then(|at| self.sent.remove(at)).map(Replied::Next),
+        let replied = match at {
+            Some(0) => self.sent.pop_front().map(Replied::Next),
+            Some(at) => self.sent.remove(at).map(Replied::Next),
+            None => self.calls.remove(&head.id).map(Replied::Call),
         };
         Ok(replied.map(|replied| (replied, refusal, range)))
     }
@@ -217,5 +234,117 @@ impl Connection {
                 let _ = poll(&mut [PollFd::new(&self.channel, flags)], Some(&wait));
             }
         }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::GlobalAddr;
+    use crate::wire::ReplyHead;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    /// Returns a connection and the node's end of it.
+    pub(in crate::tcp) fn connected() -> (Connection, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let ours = TcpStream::connect(address).unwrap();
+        let (theirs, _) = listener.accept().unwrap();
+        (Connection::new(Channel::connected(ours, None, &address.to_string()).unwrap()), theirs)
+    }
+
+    fn reply(id: u64, words: &[u64]) -> Vec<u8> {
+        let head = ReplyHead { refusal: 0, reserved: 0, verbs: 1, bytes: words.len() as u32 * 8, id };
+        [wire::as_bytes(&head), bytemuck::cast_slice(words)].concat()
+    }
+
+    /// Posts a READ of a word, in its own frame.
+    fn post(connection: &mut Connection) -> u64 {
+        let mut batch = crate::Batch::new();
+        batch.read(GlobalAddr::new(0, 8), 1);
+        let (verbs, data) = batch.parts_mut();
+        let id = connection.put_verbs(None, 0, verbs, data);
+        connection.sent.push_back(Sent { id, batch: Ticket::default(), first: 0, end: 1 });
+        id
+    }
+
+    /// Receives until `bytes` bytes have arrived.
+    fn receive(connection: &mut Connection, bytes: usize) {
+        while connection.heard().len() < bytes {
+            connection.receive().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_reply_split_over_reads_is_taken_when_it_is_complete() {
+        let (mut connection, mut node) = connected();
+        let ids = [post(&mut connection), post(&mut connection)];
+        let replies = [reply(ids[0], &[7]), reply(ids[1], &[9])].concat();
+        let (mut at, mut found) = (0, Vec::new());
+        for byte in replies {
+            node.write_all(&[byte]).unwrap();
+            at += 1;
+            receive(&mut connection, at);
+            while let Some((replied, refusal, range)) = connection.next_reply().unwrap() {
+                let Replied::Next(sent) = replied else { panic!("no call was made") };
+                assert_eq!((at, refusal), (wire::HEADER_BYTES + 8, Refusal::None));
+                found.push((sent.id, connection.payload(range)[0]));
+                at = 0;
+            }
+        }
+        assert_eq!(found, [(ids[0], 7), (ids[1], 9)]);
+        assert!(connection.sent.is_empty());
+    }
+
+    #[test]
+    fn only_replies_to_calls_come_out_of_order() {
+        let (mut connection, mut node) = connected();
+        let [first, second] = [post(&mut connection), post(&mut connection)];
+        let ticket = Ticket { at: 5, generation: 6 };
+        connection.calls.insert(77, ticket);
+        let replies = [reply(first, &[1]), reply(77, &[2]), reply(99, &[3])].concat();
+        node.write_all(&replies).unwrap();
+        receive(&mut connection, replies.len());
+        let (replied, ..) = connection.next_reply().unwrap().unwrap();
+        assert!(matches!(replied, Replied::Next(sent) if sent.id == first), "{replied:?}");
+        let (replied, ..) = connection.next_reply().unwrap().unwrap();
+        assert!(matches!(replied, Replied::Call(called) if called == ticket), "{replied:?}");
+        assert!(connection.calls.is_empty());
+        assert_eq!(connection.next_reply().unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(connection.sent.front().map(|sent| sent.id), Some(second), "it stays listed");
+    }
+
+    #[test]
+    fn a_connection_that_always_sends_receives_every_second_turn() {
+        let (mut connection, _node) = connected();
+        let turns: Vec<bool> = (0..4)
+            .map(|_| {
+                connection.has_sent = true;
+                connection.waits_for_reply()
+            })
+            .collect();
+        assert_eq!(turns, [true, false, true, false]);
+        connection.has_sent = false;
+        assert!(!connection.waits_for_reply());
+    }
+
+    #[test]
+    fn frames_leave_before_the_turn_when_many_wait() {
+        let (mut connection, mut node) = connected();
+        let mut batches = super::super::batches::Batches::default();
+        let mut before = 0;
+        while connection.out.waiting() >= before {
+            before = connection.out.waiting();
+            let mut batch = crate::Batch::new();
+            batch.write(GlobalAddr::new(0, 8), &[3; 100]);
+            let (ticket, pending) = batches.put(batch, None, std::task::Waker::noop());
+            super::super::frames::post_to(&mut connection, 0, ticket, 0, pending);
+            assert_eq!(pending.parts, 1);
+        }
+        assert!(before > 4096, "{before} bytes");
+        let mut bytes = vec![0; before];
+        node.read_exact(&mut bytes).unwrap();
+        assert_eq!(wire::head::<RequestHead>(&bytes).unwrap().id, 1);
     }
 }

@@ -140,7 +140,7 @@ impl Endpoint for TcpEndpoint {
 
     fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send {
         let atomics = Atomics::of(&batch);
-        Submission { endpoint: self, state: TcpState::Unposted(Request::Batch(batch)), atomics }.batch()
+        Submission { endpoint: self, state: TcpState::Unposted(Request::Batch(batch)), atomics }
     }
 
     fn procedures(&mut self) -> Option<&mut dyn RemoteProcedures> {
@@ -167,9 +167,13 @@ impl RemoteProcedures for TcpEndpoint {
             // The processor's and the device's atomics are not atomic with respect to each other.
             return Box::pin(std::future::ready(Err(CallFault::Unsupported.of(node, procedure))));
         }
-        let called = Called { node, procedure, words };
-        let (state, atomics) = (TcpState::Unposted(Request::Call(called)), Atomics::At(node));
-        Box::pin(async move { Ok(Submission { endpoint: self, state, atomics }.await?.answer) })
+        let called = Box::new(Called { node, procedure, words });
+        let state = TcpState::Unposted(Request::Call(called));
+        let mut submission = Submission { endpoint: self, state, atomics: Atomics::At(node) };
+        let answer = |done: Done| done.called.map_or_else(Vec::new, |called| called.words);
+        Box::pin(std::future::poll_fn(move |context| {
+            submission.poll_done(context).map(|done| done.map(answer))
+        }))
     }
 }
 
@@ -180,7 +184,7 @@ enum TcpState {
     Done,
 }
 
-/// The future of a batch or a call. Its first poll posts.
+/// The future of a batch, or the state of that of a call. Its first poll posts.
 struct Submission<'e> {
     endpoint: &'e mut TcpEndpoint,
     state: TcpState,
@@ -188,34 +192,35 @@ struct Submission<'e> {
 }
 
 impl Submission<'_> {
-    async fn batch(self) -> Result<Batch, FabricError> {
-        Ok(self.await?.batch)
+    #[inline]
+    fn poll_done(&mut self, context: &Context<'_>) -> Poll<Result<Done, FabricError>> {
+        if let TcpState::Posted(ticket) = self.state {
+            let Some(hub) = &self.endpoint.hub else { return Poll::Pending };
+            let result = hub.poll(ticket, context);
+            if result.is_ready() {
+                self.state = TcpState::Done;
+            }
+            return result.map(|done| self.endpoint.settle(self.atomics, done));
+        }
+        match std::mem::replace(&mut self.state, TcpState::Done) {
+            TcpState::Unposted(Request::Batch(batch)) if batch.is_empty() => {
+                Poll::Ready(Ok(Done { batch, called: None }))
+            }
+            TcpState::Unposted(what) => {
+                self.state = TcpState::Posted(self.endpoint.post(what, context.waker())?);
+                Poll::Pending
+            }
+            _ => Poll::Pending,
+        }
     }
 }
 
 impl Future for Submission<'_> {
-    type Output = Result<Done, FabricError>;
+    type Output = Result<Batch, FabricError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        match std::mem::replace(&mut this.state, TcpState::Done) {
-            TcpState::Unposted(Request::Batch(batch)) if batch.is_empty() => {
-                Poll::Ready(Ok(Done { batch, answer: Vec::new() }))
-            }
-            TcpState::Unposted(what) => {
-                this.state = TcpState::Posted(this.endpoint.post(what, context.waker())?);
-                Poll::Pending
-            }
-            TcpState::Posted(ticket) => {
-                let Some(hub) = &this.endpoint.hub else { return Poll::Pending };
-                let result = hub.poll(ticket, context);
-                if result.is_pending() {
-                    this.state = TcpState::Posted(ticket);
-                }
-                result.map(|done| this.endpoint.settle(this.atomics, done))
-            }
-            TcpState::Done => Poll::Pending,
-        }
+        self.poll_done(context).map(|done| done.map(|done| done.batch))
     }
 }
 

@@ -10,7 +10,7 @@ use super::addresses::is_group;
 use super::batches::{Called, Done, Ticket};
 use super::connection::{Connection, PATIENCE};
 use super::handshake::Caller;
-use super::hub_state::{HubState, Link};
+use super::hub_state::{Attempt, HubState, Link};
 use super::pairing::pair;
 use super::reach::connect_within;
 use super::session::Session;
@@ -30,8 +30,6 @@ use std::time::Duration;
 /// How long batches wait for a connection to a node that was silent before, or to a group that had
 /// no serving replica.
 const SILENT_PATIENCE: Duration = Duration::from_millis(500);
-/// Delay before a group is connected to again, since a handover takes some time.
-const AGAIN: Duration = Duration::from_millis(5);
 
 /// The driver of a hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +44,7 @@ pub(super) enum Driver {
 #[derive(Debug)]
 pub(super) enum Request {
     Batch(Batch),
-    Call(Called),
+    Call(Box<Called>),
 }
 
 /// Connections and batches of one thread, or of all tasks of other executors.
@@ -122,17 +120,16 @@ impl Hub {
 
     /// Puts the frames of a batch or a call on their connections, to be sent at the next turn, with
     /// the waker to call after the replies.
-    pub(super) fn post(self: &Arc<Self>, session: &Session, what: Request, waker: &Waker) -> Ticket {
-        let mut absent = Vec::new();
+    pub(super) fn post(&self, session: &Session, what: Request, waker: &Waker) -> Ticket {
         let mut wakers = Vec::new();
         let nodes = session.node_count();
-        let (ticket, has_lost) = self.with(|state| {
+        let (ticket, must_connect) = self.with(|state| {
             if state.links.len() < nodes && !state.is_closed {
                 state.links.resize_with(nodes, || Link::Down);
             }
             let ticket = match what {
-                Request::Batch(batch) => state.post(batch, waker, &mut absent),
-                Request::Call(called) => state.call(called, waker, &mut absent),
+                Request::Batch(batch) => state.post(batch, None, waker),
+                Request::Call(called) => state.post(Batch::new(), Some(called), waker),
             };
             if self.driver == Driver::Reactor {
                 // Either the driver sees this flag before it sleeps, or this thread sees that it
@@ -149,11 +146,8 @@ impl Hub {
         if self.driver == Driver::Tasks {
             posted();
         }
-        for (node, attempt) in absent {
-            self.reach(session, (node, attempt), Duration::ZERO);
-        }
-        if has_lost {
-            self.reach_again();
+        if must_connect {
+            self.connect();
         }
         ticket
     }
@@ -196,18 +190,18 @@ impl Hub {
         };
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
-        self.reach_again();
+        self.connect();
     }
 
-    /// Connects again to groups that owe replies.
-    fn reach_again(&self) {
-        let lost = self.with(|state| std::mem::take(&mut state.to_reach));
-        if lost.is_empty() {
+    /// Connects to nodes that batches wait for, and again to groups that owe replies.
+    fn connect(&self) {
+        let attempts = self.with(|state| std::mem::take(&mut state.to_reach));
+        if attempts.is_empty() {
             return;
         }
         let Some((me, session)) = self.me.upgrade().zip(self.known.upgrade()) else { return };
-        for attempt in lost {
-            me.reach(&session, attempt, AGAIN);
+        for Attempt { node, number, after } in attempts {
+            me.reach(&session, (node, number), after);
         }
     }
 
@@ -284,7 +278,7 @@ impl Hub {
         self.has_posts.store(true, Ordering::SeqCst);
         self.signal.rouse();
         wakers.into_iter().for_each(Waker::wake);
-        self.reach_again();
+        self.connect();
     }
 
     /// Closes the connection to a node that is not part of the pool.
@@ -294,7 +288,7 @@ impl Hub {
                 state.lose(node);
                 state.give_group_up(node);
                 state.links[usize::from(node)] = Link::Down;
-                state.to_reach.retain(|(lost, _)| *lost != node);
+                state.to_reach.retain(|attempt| attempt.node != node);
             }
             std::mem::take(&mut state.to_wake)
         });
@@ -336,13 +330,13 @@ impl Drive for Hub {
         if is_common && !thorough && !has_posts && !self.is_readable() {
             return Progress::Waiting;
         }
-        let (turn, has_lost) = self.with(|state| {
+        let (turn, must_connect) = self.with(|state| {
             let turn = state.turn(self.sockets.as_fd(), thorough || is_common);
             wakers.append(&mut state.to_wake);
             (turn, !state.to_reach.is_empty())
         });
-        if has_lost {
-            self.reach_again();
+        if must_connect {
+            self.connect();
         }
         turn
     }
@@ -353,7 +347,7 @@ impl Drive for Hub {
             state.watch_all(self.sockets.as_fd());
             wakers.append(&mut state.to_wake);
         });
-        self.reach_again();
+        self.connect();
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

@@ -27,6 +27,8 @@ pub(super) struct HubState {
     silent: Arc<SilentNodes>,
     absent: Arc<AbsentNodes>,
     patience: Duration,
+    /// Its thread sleeps as soon as nothing has arrived.
+    sleeps: bool,
     /// The memory of batches that use a device, and the queue of their completions.
     device: Option<DeviceEnds>,
     pub(super) links: Vec<Link>,
@@ -35,8 +37,8 @@ pub(super) struct HubState {
     pub(super) batches: Batches,
     /// The state of channels to memory groups, which outlives their connections.
     groups: BTreeMap<u8, GroupChannel>,
-    /// Groups whose connection was lost while replies were owed, with the attempts to make.
-    pub(super) to_reach: Vec<(u8, u64)>,
+    /// Attempts to connect that no thread has begun.
+    pub(super) to_reach: Vec<Attempt>,
     /// Wakers to call after the lock is released.
     pub(super) to_wake: Vec<Waker>,
     /// No fabric uses it any longer.
@@ -53,6 +55,17 @@ struct DeviceEnds {
     is_armed: bool,
     /// Posts of connections that are gone.
     posts: u64,
+}
+
+/// Delay before a group is connected to again, since a handover takes some time.
+const AGAIN: Duration = Duration::from_millis(5);
+
+/// An attempt to connect to a node, to be made after a delay.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempt {
+    pub node: u8,
+    pub number: u64,
+    pub after: Duration,
 }
 
 /// The connection to a node, if any.
@@ -79,6 +92,7 @@ impl HubState {
             silent: Arc::clone(&session.silent),
             absent: Arc::clone(&session.absent),
             patience: session.options.patience,
+            sleeps: session.options.spin.is_zero(),
             device,
             links: Vec::new(),
             attempts: 0,
@@ -91,83 +105,42 @@ impl HubState {
         }
     }
 
-    /// Puts a batch's frames on their connections. Adds the nodes without a connection to `absent`.
-    pub(super) fn post(&mut self, batch: Batch, waker: &Waker, absent: &mut Vec<(u8, u64)>) -> Ticket {
-        let ticket = self.batches.reserve();
-        let mut pending = Pending::new(batch, waker);
-        pending.error = self.ended.error();
-        if let Some(device) = &self.device
+    /// Puts a batch's frames, or that of a call, on their connections, or queues it until there are
+    /// connections.
+    pub(super) fn post(&mut self, batch: Batch, called: Option<Box<Called>>, waker: &Waker) -> Ticket {
+        let Self { batches, links, attempts, to_reach, ended, device, .. } = self;
+        let (ticket, pending) = batches.put(batch, called, waker);
+        pending.error = ended.error();
+        if let Some(device) = device
             && !pending.batch.lend_from(&device.buffers)
         {
             pending.error.get_or_insert_with(no_memory);
         }
-        let mut seen: [u64; 4] = [0; 4];
-        for first in 0..if pending.error.is_some() { 0 } else { pending.batch.len() } {
-            let node = pending.batch.verbs()[first].addr.node();
-            let (word, bit) = (usize::from(node) / 64, 1_u64 << (node % 64));
-            if seen[word] & bit != 0 {
-                continue;
-            }
-            seen[word] |= bit;
-            self.route(node, ticket, first, &mut pending, absent);
-        }
-        self.posted(ticket, pending, waker)
-    }
-
-    /// Puts a call on its node's connection. Adds the node to `absent` if it has none.
-    pub(super) fn call(&mut self, called: Called, waker: &Waker, absent: &mut Vec<(u8, u64)>) -> Ticket {
-        let ticket = self.batches.reserve();
-        let mut pending = Pending::new(Batch::new(), waker);
-        let node = called.node;
-        pending.called = Some(called);
-        pending.error = self.ended.error();
         if pending.error.is_none() {
-            self.route(node, ticket, 0, &mut pending, absent);
-        }
-        self.posted(ticket, pending, waker)
-    }
-
-    /// Posts on a node's connection, or queues the request until there is one.
-    fn route(
-        &mut self,
-        node: u8,
-        ticket: Ticket,
-        first: usize,
-        pending: &mut Pending,
-        absent: &mut Vec<(u8, u64)>,
-    ) {
-        match self.links.get_mut(usize::from(node)) {
-            Some(Link::Up(connection)) => post_to(connection, node, ticket, first, pending),
-            Some(link) => {
-                if matches!(link, Link::Down) {
-                    self.attempts += 1;
-                    *link = Link::Connecting(self.attempts, Some(Vec::new()));
-                    absent.push((node, self.attempts));
+            if let Some(called) = &pending.called {
+                let node = called.node;
+                if !route(links, (node, ticket, 0), pending) {
+                    to_reach.push(begin(links, attempts, (node, ticket), pending));
                 }
-                match link {
-                    Link::Connecting(_, Some(waiting)) => {
-                        waiting.push(ticket);
-                        pending.parts += 1;
+            }
+            let mut seen: [u64; 4] = [0; 4];
+            for first in 0..pending.batch.len() {
+                let node = pending.batch.verbs()[first].addr.node();
+                let (word, bit) = (usize::from(node) / 64, 1_u64 << (node % 64));
+                if seen[word] & bit == 0 {
+                    seen[word] |= bit;
+                    if !route(links, (node, ticket, first), pending) {
+                        to_reach.push(begin(links, attempts, (node, ticket), pending));
                     }
-                    _ => drop(pending.error.get_or_insert(FabricError::Unreachable { node })),
                 }
             }
-            None => {
-                let unknown = FabricError::out_of_bounds(GlobalAddr::new(node, 0), 0, 0);
-                pending.error.get_or_insert(unknown);
-            }
         }
-    }
-
-    fn posted(&mut self, ticket: Ticket, pending: Pending, waker: &Waker) -> Ticket {
         if pending.parts == 0 {
             // Nothing could be posted: the error must be fetched at once.
             waker.wake_by_ref();
         }
-        self.batches.put(ticket, pending);
         ticket
     }
-
     /// Returns the queue of the device's completions, if verbs use one.
     pub(super) fn completions(&self) -> Option<Arc<CompletionQueue>> {
         self.device.as_ref().map(|device| Arc::clone(&device.completions))
@@ -251,6 +224,7 @@ impl HubState {
         for node in 0..self.links.len() {
             let Link::Up(connection) = &mut self.links[node] else { continue };
             if let Ok(moved) = send_on(connection) {
+                connection.has_sent = moved == Progress::Moved;
                 turn = turn.max(moved);
             } else {
                 self.lose(node as u8);
@@ -285,8 +259,10 @@ impl HubState {
                 Link::Up(connection) => {
                     let is_busy = connection.lane.as_ref().is_some_and(Lane::is_busy);
                     let owes = !connection.sent.is_empty() || !connection.calls.is_empty() || is_busy;
-                    let watched = watch(connection, sockets, thorough);
-                    if !thorough && (!owes || is_busy) {
+                    // A loop that does not spin sleeps between most turns, so it keeps the watch.
+                    let watched = watch(connection, sockets, thorough || self.sleeps);
+                    let waits = connection.waits_for_reply();
+                    if !thorough && (!owes || is_busy || waits) {
                         // If a device owes completions, its queue is polled instead of the node's
                         // socket.
                         turn = if owes { turn.max(Progress::Waiting) } else { turn };
@@ -398,7 +374,7 @@ impl HubState {
             if self.groups.entry(node).or_default().keep(last_id, std::mem::take(&mut sent)) {
                 self.attempts += 1;
                 self.links[usize::from(node)] = Link::Connecting(self.attempts, Some(Vec::new()));
-                self.to_reach.push((node, self.attempts));
+                self.to_reach.push(Attempt { node, number: self.attempts, after: AGAIN });
             }
         } else {
             self.absent.note(node, true);
@@ -509,6 +485,42 @@ impl HubState {
     }
 }
 
+/// Posts on a node's connection, or queues the request until there is one. Returns whether that
+/// was possible: else the hub must begin to connect.
+#[inline]
+fn route(links: &mut [Link], (node, ticket, first): (u8, Ticket, usize), pending: &mut Pending) -> bool {
+    match links.get_mut(usize::from(node)) {
+        Some(Link::Up(connection)) => post_to(connection, node, ticket, first, pending),
+        Some(Link::Down) => return false,
+        Some(Link::Connecting(_, Some(waiting))) => {
+            waiting.push(ticket);
+            pending.parts += 1;
+        }
+        Some(Link::Connecting(_, None)) => {
+            pending.error.get_or_insert(FabricError::Unreachable { node });
+        }
+        None => {
+            let unknown = FabricError::out_of_bounds(GlobalAddr::new(node, 0), 0, 0);
+            pending.error.get_or_insert(unknown);
+        }
+    }
+    true
+}
+
+/// Begins to connect to a node, for a request that waits for it. Returns the attempt to make.
+#[cold]
+fn begin(
+    links: &mut [Link],
+    attempts: &mut u64,
+    (node, ticket): (u8, Ticket),
+    pending: &mut Pending,
+) -> Attempt {
+    *attempts += 1;
+    links[usize::from(node)] = Link::Connecting(*attempts, Some(vec![ticket]));
+    pending.parts += 1;
+    Attempt { node, number: *attempts, after: Duration::ZERO }
+}
+
 /// Returns the error of a batch whose words cannot be registered with the device.
 #[cold]
 fn no_memory() -> FabricError {
@@ -536,8 +548,8 @@ fn watch(connection: &mut Connection, sockets: BorrowedFd<'_>, is_watched: bool)
         flags.set(epoll::EventFlags::OUT, connection.out.waiting() > 0);
     }
     if flags != connection.watched {
-        connection.watched = flags;
         epoll::modify(sockets, &connection.channel, epoll::EventData::new_u64(0), flags)?;
+        connection.watched = flags;
     }
     Ok(())
 }

@@ -36,6 +36,9 @@ pub fn put_verb(out: &mut Vec<u8>, verb: &Verb, data: &[u64]) {
 pub struct FrameVerbs<'f> {
     left: u16,
     rest: &'f [u8],
+    /// The number of verbs of each kind.
+    counts: [u16; VerbKind::COUNT],
+    reach: u64,
 }
 
 impl<'f> FrameVerbs<'f> {
@@ -45,14 +48,34 @@ impl<'f> FrameVerbs<'f> {
         if usize::from(verbs) > VERBS_MAX {
             return None;
         }
-        let all = Self { left: verbs, rest: payload };
-        let mut checked = all.clone();
+        let mut checked = Self::unchecked(verbs, payload);
         let mut reply_left = reply_bytes_max as usize / 8;
         while checked.left > 0 {
             let (verb, _) = checked.take_verb()?;
             reply_left = reply_left.checked_sub(verb.reply_words())?;
+            checked.counts[verb.kind as usize] += 1;
+            let offset = verb.addr.offset();
+            let end = if offset.is_multiple_of(8) { offset + u64::from(verb.words) * 8 } else { u64::MAX };
+            checked.reach = checked.reach.max(end);
         }
-        checked.rest.is_empty().then_some(all)
+        checked.rest.is_empty().then_some(Self { left: verbs, rest: payload, ..checked })
+    }
+
+    fn unchecked(left: u16, rest: &'f [u8]) -> Self {
+        Self { left, rest, counts: [0; VerbKind::COUNT], reach: 0 }
+    }
+
+    /// Returns the number of verbs of each kind, in the order of [`VerbKind`].
+    #[inline]
+    pub fn counts(&self) -> [u16; VerbKind::COUNT] {
+        self.counts
+    }
+
+    /// Returns the end of the memory that the verbs access, in bytes; `u64::MAX` if an offset is
+    /// not a multiple of 8.
+    #[inline]
+    pub(crate) fn reach(&self) -> u64 {
+        self.reach
     }
 
     /// Returns the next verb, on memory node 0, and its words; `None` if there is no complete one.
@@ -99,7 +122,7 @@ pub fn first_verb(request: &[u8]) -> Option<Verb> {
         RequestKind::Framed => HEADER_BYTES + size_of::<FramedHead>(),
         _ => return None,
     };
-    FrameVerbs { left: head.verbs, rest: request.get(before..)? }.next().map(|(verb, _)| verb)
+    FrameVerbs::unchecked(head.verbs, request.get(before..)?).next().map(|(verb, _)| verb)
 }
 
 /// Copies a reply's words into the buffers of the verbs of `node` among `verbs`. Returns whether
@@ -153,6 +176,17 @@ mod tests {
             let at = sent.at as usize;
             assert_eq!(carried, cast_slice::<u64, u8>(&data[at..at + sent.request_words()]));
         }
+    }
+
+    #[test]
+    fn the_summary_of_a_frame_covers_all_its_verbs() {
+        let bytes = frame(&mut some_batch());
+        let verbs = FrameVerbs::new(&bytes, 4, 64).unwrap();
+        assert_eq!((verbs.counts(), verbs.reach()), ([1; 4], 520));
+        let mut batch = some_batch();
+        batch.read(GlobalAddr::new(0, 4), 1);
+        assert_eq!(FrameVerbs::new(&frame(&mut batch), 5, 64).unwrap().reach(), u64::MAX, "misaligned");
+        assert_eq!(FrameVerbs::new(&[], 0, 0).unwrap().reach(), 0);
     }
 
     #[test]

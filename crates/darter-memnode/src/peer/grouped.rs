@@ -121,7 +121,7 @@ impl Peer {
             self.drop_for(DroppedFor::Malformed);
             return false;
         };
-        service.metrics.executed(verbs.clone().map(|(verb, _)| verb));
+        service.metrics.executed(verbs.counts());
         let (session, channel) = (self.session, self.group.channel);
         let frame = FrameId { session, channel, id: head.id, answered: framed.answered };
         let outcome = service

@@ -193,9 +193,10 @@ impl Peer {
         let at = self.output.bytes.len();
         self.output.bytes.extend_from_slice(&[0; wire::HEADER_BYTES]);
         let out = &mut self.output.bytes;
+        let counts = verbs.counts();
         let executed = match &mut service.journal {
-            Some(journal) => journal.execute(endpoint, verbs.clone(), out),
-            None => endpoint.execute_frame(verbs.clone(), out).map(|()| 0),
+            Some(journal) => journal.execute(endpoint, verbs, out),
+            None => endpoint.execute_frame(verbs, out).map(|()| 0),
         };
         match executed {
             Ok(need) => {
@@ -209,7 +210,7 @@ impl Peer {
                     id: head.id,
                 };
                 self.output.bytes[at..at + wire::HEADER_BYTES].copy_from_slice(wire::as_bytes(&reply));
-                service.metrics.executed(verbs.map(|(verb, _)| verb));
+                service.metrics.executed(counts);
             }
             Err(error) => {
                 let refusal = match error {

@@ -1,9 +1,10 @@
 //! Verbs on memory nodes on loopback: the whole index on them, and all errors of clients.
 
-use crate::support::{Node, connect, greeted, provoke, read_frame};
+use crate::support::{Node, connect, connect_as, greeted, provoke, read_frame};
 use darter_fabric::wire::{self, Control, Refusal, RequestHead, RequestKind};
 use darter_fabric::{
-    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, Membership, Suspect, VerbKind, block_on,
+    Endpoint, Fabric, FabricError, FenceOutcome, GlobalAddr, Local, Membership, Suspect, TcpOptions,
+    VerbKind, block_on, run_all,
 };
 use darter_index::{Condition, Dart, DartOptions, OrderedIndex, ScanRange};
 use darter_memnode::{MemNodeOptions, Region};
@@ -79,6 +80,35 @@ fn many_operations_share_a_thread() {
     let mut batch = endpoints[0].batch();
     let read = batch.read(counter, 1);
     assert_eq!(block_on(endpoints[0].submit(batch)).unwrap().words(read), [3000]);
+}
+
+#[test]
+fn a_thread_that_never_spins_gets_every_reply_of_long_batches() {
+    const WORDS: usize = 256;
+    let nodes = [Node::small(MemNodeOptions::default()), Node::small(MemNodeOptions::default())];
+    let options = TcpOptions { spin: Duration::ZERO, ..TcpOptions::default() };
+    let fabric = connect_as(&[&nodes[0], &nodes[1]], options).unwrap();
+    // Requests exceed the bytes that are sent at once, and replies one read, several times.
+    run_all((0..200_u64).map(|task| {
+        let mut endpoint = fabric.endpoint().unwrap();
+        async move {
+            let places = [0, 1].map(|node| GlobalAddr::new(node, 4096 + task * WORDS as u64 * 8));
+            for round in 1..=5 {
+                let mut batch = endpoint.batch();
+                for place in places {
+                    batch.write(place, &[task * 10 + round; WORDS]);
+                }
+                let reads = places.map(|place| batch.read(place, WORDS));
+                let cas = batch.cas(places[1], task * 10 + round, task);
+                let done = endpoint.submit(batch).await.unwrap();
+                for read in reads {
+                    assert_eq!(done.words(read), [task * 10 + round; WORDS]);
+                }
+                assert!(done.swapped(cas));
+                endpoint.recycle(done);
+            }
+        }
+    }));
 }
 
 #[test]
