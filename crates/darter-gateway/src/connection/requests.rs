@@ -94,29 +94,7 @@ impl Connection {
                 0
             };
             if together > 1 {
-                let lease = match held.take() {
-                    Some(lease) => lease,
-                    None => worker.keyspace().await,
-                };
-                let mut together = Together {
-                    worker,
-                    requests: (pipeline, &self.parser, self.inbox.arrived()),
-                    first: number,
-                    conflicts: &conflicts,
-                    client: &self.client,
-                    clock,
-                    start: self.outbox.len(),
-                    outbox: &mut self.outbox,
-                    leases: vec![lease],
-                    running: Vec::new(),
-                    started: Requests::default(),
-                    ended: Requests::default(),
-                    given_up: Requests::default(),
-                    replies: BTreeMap::new(),
-                };
-                poll_fn(|context| together.poll(context)).await;
-                number += together.ended.leading();
-                *held = together.rest();
+                number += self.do_together(worker, pipeline, number, &conflicts, held, clock).await;
                 began = Instant::now();
             } else {
                 began = pin!(self.do_one(worker, pipeline, number, held, (clock, began))).await;
@@ -149,6 +127,43 @@ impl Connection {
             self.inbox.take(pipeline.end(number - 1));
         }
         outcome
+    }
+
+    /// Executes requests at the same time, up to the last of `conflicts`, or until their replies
+    /// should be sent first. Returns their number, which is at least one.
+    async fn do_together<'w>(
+        &mut self,
+        worker: &'w Worker,
+        pipeline: &Pipeline,
+        first: usize,
+        conflicts: &Conflicts,
+        held: &mut Option<KeyspaceLease<'w>>,
+        clock: WallClock,
+    ) -> usize {
+        let lease = match held.take() {
+            Some(lease) => lease,
+            None => worker.keyspace().await,
+        };
+        let mut together = Together {
+            worker,
+            requests: (pipeline, &self.parser, self.inbox.arrived()),
+            first,
+            conflicts,
+            client: &self.client,
+            clock,
+            start: self.outbox.len(),
+            outbox: &mut self.outbox,
+            leases: vec![lease],
+            running: Vec::new(),
+            started: Requests::default(),
+            ended: Requests::default(),
+            given_up: Requests::default(),
+            replies: BTreeMap::new(),
+        };
+        poll_fn(|context| together.poll(context)).await;
+        let count = together.ended.leading();
+        *held = together.rest();
+        count
     }
 
     /// Executes one request. Returns when it ended.
