@@ -134,8 +134,8 @@ impl Connection {
         let has_more = self.inbox.is_filled();
         self.client.info.is_busy.store(true, Ordering::Release);
         // The futures of all commands together are large: the task has memory for them only while
-        // it has requests.
-        Box::pin(self.do_requests()).await?;
+        // it has requests. The future is made in that memory, and not moved there.
+        Box::into_pin(Box::write(Box::new_uninit(), self.do_requests())).await?;
         self.note_stranger();
         self.rest();
         // Replies are sent one after the other after all ready clients have had their turn, so that

@@ -41,6 +41,8 @@ pub(super) struct GatewayState {
     pub(super) has_transactions: bool,
     /// Whether requests wait for round trips: the pool is not on this machine.
     pub(super) has_round_trips: bool,
+    /// Whether prefetches of the pool's index have an effect.
+    pub(super) is_prefetched: bool,
     /// The longest accepted argument, in bytes: the largest value of the pool.
     pub(super) argument_bytes_max: usize,
     /// Bytes of the buffers of requests and replies that are waiting.
@@ -125,6 +127,7 @@ impl GatewayState {
             log: Mutex::new(LogLimiter::new(Instant::now())),
             argument_bytes_max: value_bytes_max(&store).min(BULK_BYTES_MAX),
             has_round_trips: !matches!(store.pool().fabric().inner(), Provider::Local(_)),
+            is_prefetched: store.index().kind() != Some(IndexKind::Quiver),
             has_transactions: store.index().kind() == Some(IndexKind::Quiver),
             options,
             store,

@@ -33,8 +33,8 @@ pub(super) struct Worker {
     /// The current round of accounting; each session is accounted for once in a round.
     round: Cell<u64>,
     pub(super) shared: Arc<GatewayState>,
-    /// Keyspaces that are not in use.
-    keyspaces: RefCell<Vec<(Keyspace, Account)>>,
+    /// Keyspaces that are not in use. In boxes, since lending would copy them.
+    keyspaces: RefCell<Vec<(Box<Keyspace>, Box<Account>)>>,
     /// Limits the sessions in use.
     permits: Semaphore,
     /// Limits the further sessions of requests that overlap others of their client.
@@ -54,8 +54,8 @@ struct Account {
 
 /// A keyspace with its own session, borrowed from its thread.
 pub(super) struct KeyspaceLease<'w> {
-    pub(super) keys: Keyspace,
-    account: Account,
+    pub(super) keys: Box<Keyspace>,
+    account: Box<Account>,
     /// Whether it is one of the further sessions of a client.
     pub(super) is_overlapping: bool,
     _permit: Option<SemaphorePermit<'w>>,
@@ -97,7 +97,7 @@ impl Worker {
             self.counts.sessions.add(1);
             let mut keys = Keyspace::new(self.shared.store.clone(), Arc::clone(&self.locks));
             keys.may_sleep = true;
-            (keys, Account { round: 0, counted: Counters::default() })
+            (Box::new(keys), Box::new(Account { round: 0, counted: Counters::default() }))
         });
         KeyspaceLease { keys, account, is_overlapping, _permit: permit }
     }
@@ -116,7 +116,7 @@ impl Worker {
     }
 
     /// Takes an unused keyspace, and drops those of former memberships that it finds.
-    fn current_keyspace(&self) -> Option<(Keyspace, Account)> {
+    fn current_keyspace(&self) -> Option<(Box<Keyspace>, Box<Account>)> {
         loop {
             let (keys, mut account) = self.keyspaces.borrow_mut().pop()?;
             if keys.is_current() {

@@ -192,7 +192,7 @@ impl Connection {
             Some(lease) => lease,
             None => held.insert(worker.keyspace().await),
         };
-        if number == 0 && pipeline.len() > 1 {
+        if number == 0 && pipeline.len() > 1 && worker.shared.is_prefetched {
             lease.keys.prefetch(pipeline.first_arguments(self.inbox.arrived()));
         }
         let mut reply = Reply::new(&mut self.outbox, self.client.is_resp3);
