@@ -16,11 +16,11 @@ use tokio::task::yield_now;
 
 /// Returns a connection whose client does nothing, and the client's end.
 fn connection() -> (Connection, std::net::TcpStream) {
-    connection_over(Store::open("mem:64M").unwrap())
+    connection_over(Store::open("mem:64M").unwrap(), GatewayOptions::default())
 }
 
-fn connection_over(store: Store) -> (Connection, std::net::TcpStream) {
-    let shared = Arc::new(GatewayState::new(store, GatewayOptions::default()));
+fn connection_over(store: Store, options: GatewayOptions) -> (Connection, std::net::TcpStream) {
+    let shared = Arc::new(GatewayState::new(store, options));
     let worker = Rc::new(Worker::new(Arc::clone(&shared), 0));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -31,10 +31,10 @@ fn connection_over(store: Store) -> (Connection, std::net::TcpStream) {
 
 /// Returns a connection whose requests wait once for each round trip. Each poll of its requests
 /// waits for the round trips of all requests in progress.
-fn remote_connection() -> (Connection, std::net::TcpStream) {
+fn remote_connection(options: GatewayOptions) -> (Connection, std::net::TcpStream) {
     let delay = Delay { pending_before: 1, ..Delay::default() };
     let memory = Delaying::new(Local::memory(64 << 20, 3).unwrap(), delay);
-    connection_over(engine::create_on(&Store::options(), Provider::foreign(memory)).unwrap())
+    connection_over(engine::create_on(&Store::options(), Provider::foreign(memory)).unwrap(), options)
 }
 
 /// Puts requests into the inbox, as if they had arrived.
@@ -328,7 +328,7 @@ fn pipelines_over_memory_nodes_wait_for_few_round_trips() {
     const KEYS: usize = 5000;
     const WIDTH: usize = 64;
     run(async {
-        let (mut connection, _client) = remote_connection();
+        let (mut connection, _client) = remote_connection(GatewayOptions::default());
         let key = |number: usize| format!("key {}", number.wrapping_mul(2_654_435_761) % KEYS);
         for number in 0..KEYS {
             arrive(&mut connection, &request(["SET".to_owned(), format!("key {number}"), "v".to_owned()]));
@@ -364,10 +364,12 @@ fn pipelines_over_memory_nodes_wait_for_few_round_trips() {
 /// Replies that wait for an earlier one, or for the client, take bounded memory.
 #[test]
 fn overlapping_requests_wait_while_the_client_reads_no_replies() {
-    const REPLY: usize = 100_000;
+    const REPLY: usize = 400_000;
+    const SESSIONS: usize = 4;
     const REQUESTS: usize = 2000;
     run(async {
-        let (mut connection, _client) = remote_connection();
+        let (mut connection, _client) =
+            remote_connection(GatewayOptions { sessions_max: SESSIONS, ..GatewayOptions::default() });
         for key in 0..4 {
             arrive(&mut connection, &request(["SET".to_owned(), format!("k{key}"), "v".repeat(REPLY)]));
         }
@@ -376,7 +378,10 @@ fn overlapping_requests_wait_while_the_client_reads_no_replies() {
         arrive(&mut connection, &asked);
         assert_eq!(turns(&mut connection, 5000).await, 5000, "the requests wait for the client");
         let held = connection.outbox.buffer_bytes();
-        assert!(held <= UNSENT_MAX + SENT_AT_ONCE + 64 * (REPLY + 1000), "{held} bytes of replies");
+        assert!(
+            held <= UNSENT_MAX + SENT_AT_ONCE + (SESSIONS + 1) * (REPLY + 10_000),
+            "{held} bytes of replies"
+        );
     });
 }
 
@@ -385,7 +390,7 @@ fn overlapping_requests_wait_while_the_client_reads_no_replies() {
 fn a_connection_that_ends_in_a_pipeline_holds_nothing() {
     run(async {
         for polls in 1..12 {
-            let (mut connection, _client) = remote_connection();
+            let (mut connection, _client) = remote_connection(GatewayOptions::default());
             let worker = Rc::clone(&connection.worker);
             let sets = (0..64).flat_map(|key| {
                 request(["HSET".to_owned(), format!("k{key}"), "f".to_owned(), "v".repeat(100)])
