@@ -364,7 +364,7 @@ fn pipelines_over_memory_nodes_wait_for_few_round_trips() {
 /// Replies that wait for an earlier one, or for the client, take bounded memory.
 #[test]
 fn overlapping_requests_wait_while_the_client_reads_no_replies() {
-    const REPLY: usize = 400_000;
+    const REPLY: usize = 700_000;
     const SESSIONS: usize = 4;
     const REQUESTS: usize = 2000;
     run(async {
@@ -374,7 +374,9 @@ fn overlapping_requests_wait_while_the_client_reads_no_replies() {
             arrive(&mut connection, &request(["SET".to_owned(), format!("k{key}"), "v".repeat(REPLY)]));
         }
         turns(&mut connection, usize::MAX).await;
-        let asked = b"GET k0\r\nGET k1\r\nINCR n\r\nGET k2\r\nAPPEND k3 v\r\nGET k3\r\n".repeat(REQUESTS / 4);
+        let lines = ["GET k0", "GET k1", "INCR n", "GET k2", "APPEND k3 v", "GET k3"];
+        let asked =
+            lines.map(|line| request(line.split(' ').map(str::to_owned))).concat().repeat(REQUESTS / 4);
         arrive(&mut connection, &asked);
         assert_eq!(turns(&mut connection, 5000).await, 5000, "the requests wait for the client");
         let held = connection.outbox.buffer_bytes();
