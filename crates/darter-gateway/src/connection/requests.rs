@@ -252,7 +252,7 @@ struct Ended<'w> {
 
 impl<'r, 'w: 'r> Together<'r, 'w> {
     /// Continues the requests in progress, and starts further ones. Ready when all have ended, or
-    /// when the replies so far are to be sent first.
+    /// when the replies so far should be sent first.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let mut at = 0;
         while at < self.running.len() {
