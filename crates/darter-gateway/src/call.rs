@@ -11,6 +11,21 @@ use super::request::Arguments;
 use super::state::GatewayState;
 use std::sync::Arc;
 
+/// Most bytes of a reply of several elements that waits for earlier replies.
+const AHEAD_BYTES_MAX: usize = 1 << 20;
+
+/// Whether a request overlaps earlier ones of its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ahead {
+    /// The earlier requests have ended.
+    No,
+    /// The earlier requests are in progress.
+    Yes,
+    /// It was given up because its reply became too long to wait for earlier ones. It must be
+    /// executed again after them.
+    GivenUp,
+}
+
 /// The state of a client between two requests.
 #[derive(Debug)]
 pub(super) struct Client {
@@ -26,12 +41,34 @@ pub(super) struct Client {
     pub queue: Option<Box<Queue>>,
     /// The watched keys.
     pub watched: Watched,
+    /// Whether the request overlaps earlier ones of the client.
+    pub ahead: Ahead,
     /// The right to use a thread for scripts, during a command that runs scripts.
     #[cfg(feature = "scripts")]
     pub slot: Option<super::lua::Slot>,
 }
 
 impl Client {
+    /// Creates the state of a client that has not sent a request.
+    pub(super) fn new(info: Arc<ClientInfo>, is_trusted: bool) -> Self {
+        Self {
+            info,
+            is_trusted,
+            is_resp3: false,
+            is_closing: false,
+            queue: None,
+            watched: Watched::new(),
+            ahead: Ahead::No,
+            #[cfg(feature = "scripts")]
+            slot: None,
+        }
+    }
+
+    /// Returns a state for a request that overlaps others, and does not change the state.
+    pub(super) fn overlapping(&self, ahead: Ahead) -> Self {
+        Self { is_resp3: self.is_resp3, ahead, ..Self::new(Arc::clone(&self.info), self.is_trusted) }
+    }
+
     /// Marks a transaction in progress as one in which a command was refused.
     pub(super) fn abort(&mut self) {
         if let Some(queue) = self.queue.as_mut().filter(|queue| queue.mode == Mode::Queuing) {
@@ -70,12 +107,17 @@ impl Call<'_> {
         number::integer(self.args.get(argument)).ok_or(NO_INTEGER)
     }
 
-    /// Fails if the waiting replies exceed what a client may leave unread.
+    /// Fails if the reply exceeds what a client may leave unread, or what may wait for earlier
+    /// replies. Only commands that change nothing may call this.
     ///
     /// # Errors
     /// The error of [`too_long`].
-    pub(super) fn limit(&self) -> Result<(), Fault> {
-        if self.reply.written() > self.shared.options.output_bytes_max {
+    pub(super) fn limit(&mut self) -> Result<(), Fault> {
+        if self.client.ahead == Ahead::Yes && self.reply.written() > AHEAD_BYTES_MAX {
+            self.client.ahead = Ahead::GivenUp;
+        }
+        if self.client.ahead == Ahead::GivenUp || self.reply.written() > self.shared.options.output_bytes_max
+        {
             return Err(too_long());
         }
         Ok(())

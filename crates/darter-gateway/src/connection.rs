@@ -1,5 +1,5 @@
-//! A client's connection: reads the received bytes, executes the complete requests, and sends their
-//! replies together.
+//! A client's connection: receives requests, executes them (`requests.rs`), and sends their replies
+//! together.
 //!
 //! A client that waits for its next request holds no buffers: the connection borrows them from the
 //! thread's spares when bytes arrive, and returns them afterwards. If a client does not read its
@@ -8,17 +8,11 @@
 //! client if too many bytes of requests are waiting. A client that has shut down its side gets all
 //! replies.
 
-use super::call::{Call, Client, argument_too_long};
+use super::call::Client;
 use super::clients::ClientInfo;
-use super::clock::WallClock;
-use super::commands;
-use super::pipeline::Pipeline;
-use super::queue::Watched;
-use super::reply::Reply;
 use super::request::Parser;
 use super::state::LogLine;
-use super::turns::TURN_BYTES;
-use super::worker::{KeyspaceLease, Worker};
+use super::worker::Worker;
 use darter_fabric::turns;
 use darter_fabric::wire::{Channel, Inbox, Outbox};
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
@@ -29,13 +23,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tracing::{info, warn};
 
-/// Most requests of a client that are parsed before the first of them runs.
-const FORESEEN: usize = 16;
 /// Bytes of replies that are sent even though requests remain, and most bytes sent in a turn that
 /// does nothing else.
 const SENT_AT_ONCE: usize = 256 << 10;
@@ -109,16 +100,7 @@ impl Connection {
             stream,
             channel,
             worker,
-            client: Client {
-                info,
-                is_trusted,
-                is_resp3: false,
-                is_closing: false,
-                queue: None,
-                watched: Watched::new(),
-                #[cfg(feature = "scripts")]
-                slot: None,
-            },
+            client: Client::new(info, is_trusted),
             parser,
             inbox: Inbox::default(),
             outbox: Outbox::default(),
@@ -152,8 +134,8 @@ impl Connection {
         let has_more = self.inbox.is_filled();
         self.client.info.is_busy.store(true, Ordering::Release);
         // The futures of all commands together are large: the task has memory for them only while
-        // it has requests.
-        Box::pin(self.do_requests()).await?;
+        // it has requests. The future is made in that memory, and not moved there.
+        Box::into_pin(Box::write(Box::new_uninit(), self.do_requests())).await?;
         self.note_stranger();
         self.rest();
         // Replies are sent one after the other after all ready clients have had their turn, so that
@@ -308,117 +290,6 @@ impl Connection {
         }
         Ok(())
     }
-
-    /// Executes the requests that have arrived completely.
-    async fn do_requests(&mut self) -> io::Result<()> {
-        if self.outbox.bytes.capacity() == 0 {
-            self.outbox.bytes = self.worker.output();
-        }
-        self.client.info.holds(&self.inbox, &self.outbox, self.held_bytes + self.inbox.buffer_bytes());
-        let worker = Rc::clone(&self.worker);
-        let mut pipeline = worker.pipeline();
-        let mut held: Option<KeyspaceLease<'_>> = None;
-        let outcome = loop {
-            // Before authentication, each request decides what the next one may do.
-            let most = if self.client.is_trusted { FORESEEN } else { 1 };
-            let parser = &mut self.parser;
-            let parsed = pipeline.fill(parser, self.inbox.arrived(), self.client.is_trusted, most);
-            if pipeline.len() > 0 {
-                let done = self.do_parsed(&worker, &pipeline, &mut held).await;
-                if done.is_err() || self.client.is_closing {
-                    break done;
-                }
-            }
-            if let Err(malformed) = &parsed {
-                let mut reply = Reply::new(&mut self.outbox, self.client.is_resp3);
-                reply.error(&format!("ERR {malformed}"));
-                self.client.is_closing = true;
-            }
-            if parsed.is_err() || pipeline.len() == 0 {
-                break Ok(());
-            }
-        };
-        worker.give_pipeline(pipeline);
-        if let Some(held) = held {
-            worker.give_keyspace(held);
-        }
-        outcome
-    }
-
-    /// Executes parsed requests in order.
-    async fn do_parsed<'w>(
-        &mut self,
-        worker: &'w Worker,
-        pipeline: &Pipeline,
-        held: &mut Option<KeyspaceLease<'w>>,
-    ) -> io::Result<()> {
-        let clock = WallClock::read();
-        let mut began = clock.read_at;
-        let mut outcome = Ok(());
-        let mut done = 0;
-        for number in 0..pipeline.len() {
-            let args = pipeline.arguments(number, &self.parser, self.inbox.arrived());
-            #[cfg(feature = "scripts")]
-            if commands::runs_scripts(&args, &self.client) {
-                // Others may use the session while this client waits for a thread.
-                if let Some(lease) = held.take() {
-                    worker.give_keyspace(lease);
-                }
-                self.client.slot = worker.shared.scripts.slot().await;
-                began = Instant::now();
-            }
-            let lease = match held {
-                Some(lease) => lease,
-                None => held.insert(worker.keyspace().await),
-            };
-            if number == 0 && pipeline.len() > 1 {
-                lease.keys.prefetch(pipeline.first_arguments(self.inbox.arrived()));
-            }
-            done = pipeline.end(number);
-            let mut reply = Reply::new(&mut self.outbox, self.client.is_resp3);
-            if let Some(bytes) = pipeline.too_long(number) {
-                let fault = argument_too_long(bytes, worker.shared.argument_bytes_max);
-                reply.error(&fault.text());
-                worker.shared.note(&fault);
-                self.client.abort();
-            }
-            if args.is_empty() {
-                continue;
-            }
-            lease.keys.now = clock.at(began);
-            self.client.info.is_active(began);
-            let (keys, client) = (&mut lease.keys, &mut self.client);
-            let mut call = Call { args, keys, reply, client, shared: &worker.shared };
-            let command = commands::perform(&mut call).await;
-            #[cfg(feature = "scripts")]
-            drop(self.client.slot.take());
-            began = worker.did(command, &args, began, &self.client.info);
-            if self.outbox.waiting() > SENT_AT_ONCE {
-                outcome = self.send().and_then(|()| self.count());
-            }
-            if self.client.is_closing || outcome.is_err() {
-                break;
-            }
-            let is_full = self.outbox.waiting() > self.unsent_max();
-            // Early, because a turn that ends within the next command would keep the session.
-            if is_full || turns::work() >= TURN_BYTES / 2 {
-                // Other connections may use the session.
-                if let Some(lease) = held.take() {
-                    worker.give_keyspace(lease);
-                }
-                if is_full {
-                    outcome = poll_fn(|context| self.poll_room(context)).await;
-                }
-                tokio::task::yield_now().await;
-                began = Instant::now();
-                if outcome.is_err() {
-                    break;
-                }
-            }
-        }
-        self.inbox.take(done);
-        outcome
-    }
 }
 
 impl Drop for Connection {
@@ -433,5 +304,6 @@ impl Drop for Connection {
     }
 }
 
+mod requests;
 #[cfg(test)]
 mod tests;

@@ -3,16 +3,18 @@
 //!
 //! Each worker is a thread with its own executor and a task for each of its clients (`thread.rs`,
 //! `worker.rs`, `connection.rs`). A task parses the requests that have arrived (`request.rs`),
-//! executes them one after the other (`call.rs`, `commands/`), and sends their replies together.
+//! executes them (`connection/requests.rs`, `call.rs`, `commands/`), and sends their replies together.
 //! `lua/` runs scripts. `keyspace/` and docs/gateway.md describe how keys are stored in the index.
 //! Over a pool on this machine, a task only waits for its socket; over memory nodes, other clients
-//! are served while a request waits for its round trips.
+//! are served while a request waits for its round trips, and requests of one client overlap
+//! (`conflicts.rs`).
 
 mod accept;
 mod call;
 mod clients;
 mod clock;
 mod commands;
+mod conflicts;
 mod connection;
 mod database;
 mod error;

@@ -27,7 +27,8 @@ pub struct GatewayOptions {
     pub buffer_bytes_max: usize,
     /// How long a client may leave its socket full of unread replies.
     pub patience: Duration,
-    /// Most requests of a thread that wait for memory nodes at once; each has its own session.
+    /// Most clients of a thread whose requests wait for memory nodes at once, and most sessions for
+    /// these. Requests that overlap another one of their client have as many more, less one.
     pub sessions_max: usize,
     /// Whether `FLUSHALL` and `FLUSHDB` remove keys.
     pub allow_flush: bool,

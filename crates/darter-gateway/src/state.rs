@@ -10,7 +10,7 @@ use super::slow::SlowLog;
 use super::statistics::{Baseline, Counts, Since, Sums, ThreadCounts};
 use darter::engine::Engine;
 use darter::{IndexKind, Store};
-use darter_fabric::Fabric;
+use darter_fabric::{Fabric, Provider};
 use darter_telemetry::descriptors;
 use darter_telemetry::log_limit::{LogKind, LogLimiter};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -39,6 +39,10 @@ pub(super) struct GatewayState {
     pub(super) since: Instant,
     /// Whether the pool's index has transactions.
     pub(super) has_transactions: bool,
+    /// Whether requests wait for round trips: the pool is not on this machine.
+    pub(super) has_round_trips: bool,
+    /// Whether prefetches of the pool's index have an effect.
+    pub(super) is_prefetched: bool,
     /// The longest accepted argument, in bytes: the largest value of the pool.
     pub(super) argument_bytes_max: usize,
     /// Bytes of the buffers of requests and replies that are waiting.
@@ -122,6 +126,8 @@ impl GatewayState {
             base: Mutex::default(),
             log: Mutex::new(LogLimiter::new(Instant::now())),
             argument_bytes_max: value_bytes_max(&store).min(BULK_BYTES_MAX),
+            has_round_trips: !matches!(store.pool().fabric().inner(), Provider::Local(_)),
+            is_prefetched: store.index().kind() != Some(IndexKind::Quiver),
             has_transactions: store.index().kind() == Some(IndexKind::Quiver),
             options,
             store,

@@ -5,6 +5,7 @@
 //! `commands/`.
 
 use std::fmt::Write;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 /// An entry of the table.
@@ -385,18 +386,37 @@ impl Command {
         takes(self.arity, arguments)
     }
 
+    /// Returns the positions of the first key and after the last one, of a command with `arguments`
+    /// arguments, and the step between two keys.
+    fn key_range(&self, arguments: usize) -> (Range<usize>, usize) {
+        let (first, last, step) = self.keys;
+        let last = if last < 0 { super::number::signed(arguments) + last } else { last };
+        let end = if step > 0 { usize::try_from(last + 1).unwrap_or(0).min(arguments) } else { 0 };
+        (first as usize..end, step.max(1) as usize)
+    }
+
+    /// Returns the positions of the arguments that are keys, of a command with `arguments`
+    /// arguments.
+    pub(super) fn keys_at(&self, arguments: usize) -> impl ExactSizeIterator<Item = usize> + use<> {
+        let (keys, step) = self.key_range(arguments);
+        keys.step_by(step)
+    }
+
     /// Returns whether the argument at a position is a key, of a command with `arguments`
     /// arguments.
     pub(super) fn has_key_at(&self, position: usize, arguments: usize) -> bool {
-        let (first, last, step) = self.keys;
-        let (at, all) = (super::number::signed(position), super::number::signed(arguments));
-        let last = if last < 0 { all + last } else { last };
-        step > 0 && (first..=last).contains(&at) && (at - first) % step == 0
+        let (keys, step) = self.key_range(arguments);
+        keys.contains(&position) && (position - keys.start).is_multiple_of(step)
+    }
+
+    /// Returns whether the command has a flag.
+    pub(super) fn is(&self, flag: &str) -> bool {
+        self.flags.contains(&flag)
     }
 
     /// Returns whether a client may run the command before it has authenticated.
     pub(super) fn is_for_strangers(&self) -> bool {
-        self.flags.contains(&"no_auth")
+        self.is("no_auth")
     }
 }
 
@@ -461,6 +481,12 @@ mod tests {
             let command = Command::named(name).unwrap();
             (0..arguments).filter(|at| command.has_key_at(*at, arguments)).collect::<Vec<_>>()
         };
+        for command in TABLE {
+            for arguments in 1..8 {
+                let keys = (0..10).filter(|at| command.has_key_at(*at, arguments));
+                assert!(command.keys_at(arguments).eq(keys), "{}", command.name);
+            }
+        }
         assert_eq!(keys(b"get", 2), [1]);
         assert_eq!(keys(b"set", 5), [1]);
         assert_eq!(keys(b"del", 4), [1, 2, 3]);

@@ -33,10 +33,12 @@ pub(super) struct Worker {
     /// The current round of accounting; each session is accounted for once in a round.
     round: Cell<u64>,
     pub(super) shared: Arc<GatewayState>,
-    /// Keyspaces that are not in use.
-    keyspaces: RefCell<Vec<(Keyspace, Account)>>,
+    /// Keyspaces that are not in use. In boxes, since lending would copy them.
+    keyspaces: RefCell<Vec<(Box<Keyspace>, Box<Account>)>>,
     /// Limits the sessions in use.
     permits: Semaphore,
+    /// Limits the further sessions of requests that overlap others of their client.
+    overlapping: Semaphore,
     locks: Arc<KeyLocks>,
     inboxes: RefCell<Vec<Inbox>>,
     outputs: RefCell<Vec<Vec<u8>>>,
@@ -52,20 +54,23 @@ struct Account {
 
 /// A keyspace with its own session, borrowed from its thread.
 pub(super) struct KeyspaceLease<'w> {
-    pub(super) keys: Keyspace,
-    account: Account,
+    pub(super) keys: Box<Keyspace>,
+    account: Box<Account>,
+    /// Whether it is one of the further sessions of a client.
+    pub(super) is_overlapping: bool,
     _permit: Option<SemaphorePermit<'w>>,
 }
 
 impl Worker {
     pub(super) fn new(shared: Arc<GatewayState>, number: usize) -> Self {
-        let permits = Semaphore::new(shared.options.sessions_max);
+        let sessions_max = shared.options.sessions_max;
         Self {
             counts: Arc::clone(&shared.threads[number]),
             round: Cell::new(0),
             shared,
             keyspaces: RefCell::default(),
-            permits,
+            permits: Semaphore::new(sessions_max),
+            overlapping: Semaphore::new(sessions_max.saturating_sub(1)),
             locks: Arc::default(),
             inboxes: RefCell::default(),
             outputs: RefCell::default(),
@@ -77,14 +82,30 @@ impl Worker {
     pub(super) async fn keyspace(&self) -> KeyspaceLease<'_> {
         // The semaphore is never closed.
         let permit = self.permits.acquire().await.ok();
+        self.lease(permit, false)
+    }
+
+    /// Borrows another keyspace for a client that has one, unless the limit for these is in use.
+    pub(super) fn overlapping_keyspace(&self) -> Option<KeyspaceLease<'_>> {
+        let permit = self.overlapping.try_acquire().ok()?;
+        Some(self.lease(Some(permit), true))
+    }
+
+    fn lease<'w>(&'w self, permit: Option<SemaphorePermit<'w>>, is_overlapping: bool) -> KeyspaceLease<'w> {
         let spare = self.current_keyspace();
         let (keys, account) = spare.unwrap_or_else(|| {
             self.counts.sessions.add(1);
             let mut keys = Keyspace::new(self.shared.store.clone(), Arc::clone(&self.locks));
             keys.may_sleep = true;
-            (keys, Account { round: 0, counted: Counters::default() })
+            (Box::new(keys), Box::new(Account { round: 0, counted: Counters::default() }))
         });
-        KeyspaceLease { keys, account, _permit: permit }
+        KeyspaceLease { keys, account, is_overlapping, _permit: permit }
+    }
+
+    /// Returns how many sessions of each kind may still be used.
+    #[cfg(test)]
+    pub(super) fn free_sessions(&self) -> (usize, usize) {
+        (self.permits.available_permits(), self.overlapping.available_permits())
     }
 
     /// Takes a keyspace back.
@@ -95,7 +116,7 @@ impl Worker {
     }
 
     /// Takes an unused keyspace, and drops those of former memberships that it finds.
-    fn current_keyspace(&self) -> Option<(Keyspace, Account)> {
+    fn current_keyspace(&self) -> Option<(Box<Keyspace>, Box<Account>)> {
         loop {
             let (keys, mut account) = self.keyspaces.borrow_mut().pop()?;
             if keys.is_current() {

@@ -31,13 +31,14 @@ mod transactions;
 #[cfg(feature = "scripts")]
 pub(super) use scripting::runs_scripts;
 
-use super::call::{Call, cut, shown, wrong_arity};
+use super::call::{Ahead, Call, cut, shown, wrong_arity};
 use super::fault::Fault;
 use super::keyspace::Kind;
 use super::request::Arguments;
 use super::statistics::Ending;
 use super::table::{Command, CommandId, for_each_command};
 use ranks::By;
+use std::pin::pin;
 
 macro_rules! dispatch {
     ($call:ident; $($group:literal {$(
@@ -61,10 +62,13 @@ pub(super) async fn perform(call: &mut Call<'_>) -> Option<(&'static Command, En
     let start = call.reply.position();
     let command = Command::named(call.args.get(0));
     let mut ending = Ending::Rejected;
-    if let Err(fault) = attempt(call, command, &mut ending).await {
+    let attempted = pin!(attempt(call, command, &mut ending)).await;
+    if let Err(fault) = attempted {
         call.reply.take_back(start);
-        call.reply.error(&fault.text());
-        call.shared.note(&fault);
+        if call.client.ahead != Ahead::GivenUp {
+            call.reply.error(&fault.text());
+            call.shared.note(&fault);
+        }
     }
     call.client.is_resp3 = call.reply.is_resp3();
     command.filter(|_| ending != Ending::Queued).map(|command| (command, ending))
@@ -87,7 +91,7 @@ async fn attempt(
     if transactions::is_one(call, command.id) {
         Box::pin(transactions::run_alone(call, command)).await?;
     } else {
-        run(command.id, call).await?;
+        pin!(run(command.id, call)).await?;
     }
     *ending = Ending::Done;
     Ok(())

@@ -142,7 +142,7 @@ fn keys_read<'a>(command: &'static Command, args: Arguments<'a>) -> impl Iterato
         _ => true,
     };
     let count = if reads { args.len() } else { 0 };
-    (1..count).filter(move |&at| command.has_key_at(at, count)).map(move |at| args.get(at))
+    command.keys_at(count).map(move |at| args.get(at))
 }
 
 /// Returns whether a command changes several keys or elements, and is executed as one transaction.
@@ -285,10 +285,10 @@ pub(super) async fn run_from_script(call: &mut Call<'_>, is_read_only: bool) -> 
         Some(command) if !command.takes(call.args.len()) => {
             "ERR Wrong number of args calling Redis command from script"
         }
-        Some(command) if command.flags.contains(&"noscript") || is_excluded(command.id) => {
+        Some(command) if command.is("noscript") || is_excluded(command.id) => {
             "ERR This Redis command is not allowed from script"
         }
-        Some(command) if is_read_only && command.flags.contains(&"write") => {
+        Some(command) if is_read_only && command.is("write") => {
             "ERR Write commands are not allowed from read-only scripts."
         }
         Some(command) => {

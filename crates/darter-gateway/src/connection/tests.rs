@@ -3,7 +3,10 @@
 use super::*;
 use crate::options::GatewayOptions;
 use crate::state::GatewayState;
-use darter::Store;
+use crate::turns::TURN_BYTES;
+use darter::{Store, engine};
+use darter_fabric::decorate::{Delay, Delaying};
+use darter_fabric::{Local, Provider};
 use std::fmt::Write as _;
 use std::future::Future;
 use std::net::TcpListener;
@@ -13,14 +16,25 @@ use tokio::task::yield_now;
 
 /// Returns a connection whose client does nothing, and the client's end.
 fn connection() -> (Connection, std::net::TcpStream) {
-    let store = Store::open("mem:64M").unwrap();
-    let shared = Arc::new(GatewayState::new(store, GatewayOptions::default()));
+    connection_over(Store::open("mem:64M").unwrap(), GatewayOptions::default())
+}
+
+fn connection_over(store: Store, options: GatewayOptions) -> (Connection, std::net::TcpStream) {
+    let shared = Arc::new(GatewayState::new(store, options));
     let worker = Rc::new(Worker::new(Arc::clone(&shared), 0));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (socket, address) = listener.accept().unwrap();
     let info = shared.clients.admit(address, address, 0, false);
     (Connection::new(socket, worker, info).unwrap(), client)
+}
+
+/// Returns a connection whose requests wait once for each round trip. Each poll of its requests
+/// waits for the round trips of all requests in progress.
+fn remote_connection(options: GatewayOptions) -> (Connection, std::net::TcpStream) {
+    let delay = Delay { pending_before: 1, ..Delay::default() };
+    let memory = Delaying::new(Local::memory(64 << 20, 3).unwrap(), delay);
+    connection_over(engine::create_on(&Store::options(), Provider::foreign(memory)).unwrap(), options)
 }
 
 /// Puts requests into the inbox, as if they had arrived.
@@ -304,6 +318,91 @@ fn turns_have_a_bound_whatever_a_request_is() {
             connection.outbox = Outbox::default();
             assert!(connection.inbox.arrived().is_empty(), "{name} is not done");
             yield_now().await;
+        }
+    });
+}
+
+/// Counts the round trips that pipelines of 64 requests wait for, one after another.
+#[test]
+fn pipelines_over_memory_nodes_wait_for_few_round_trips() {
+    const KEYS: usize = 5000;
+    const WIDTH: usize = 64;
+    run(async {
+        let (mut connection, _client) = remote_connection(GatewayOptions::default());
+        let key = |number: usize| format!("key {}", number.wrapping_mul(2_654_435_761) % KEYS);
+        for number in 0..KEYS {
+            arrive(&mut connection, &request(["SET".to_owned(), format!("key {number}"), "v".to_owned()]));
+            if number % WIDTH == 0 || number + 1 == KEYS {
+                connection.do_requests().await.unwrap();
+                connection.outbox = Outbox::default();
+            }
+        }
+        let commands: [&[&str]; 3] = [&["GET"], &["SET", "w"], &["APPEND", "w"]];
+        for (words, most) in commands.into_iter().zip([4, 20, 40]) {
+            let mut waits = 0;
+            for round in 0..20 {
+                let pipeline = (0..WIDTH).flat_map(|number| {
+                    let name = key(round * WIDTH + number);
+                    request(
+                        [words[0].to_owned(), name]
+                            .into_iter()
+                            .chain(words[1..].iter().map(|&w| w.to_owned())),
+                    )
+                });
+                arrive(&mut connection, &pipeline.collect::<Vec<_>>());
+                // The last poll waits for nothing.
+                waits = waits.max(turns(&mut connection, usize::MAX).await - 1);
+                assert!(!connection.outbox.bytes.contains(&b'-'));
+                connection.outbox = Outbox::default();
+            }
+            println!("{} waits for {waits} round trips at most", words[0]);
+            assert!(waits <= most, "64 times {} wait for {waits} round trips", words[0]);
+        }
+    });
+}
+
+/// Replies that wait for an earlier one, or for the client, take bounded memory.
+#[test]
+fn overlapping_requests_wait_while_the_client_reads_no_replies() {
+    const REPLY: usize = 700_000;
+    const SESSIONS: usize = 4;
+    const REQUESTS: usize = 2000;
+    run(async {
+        let (mut connection, _client) =
+            remote_connection(GatewayOptions { sessions_max: SESSIONS, ..GatewayOptions::default() });
+        for key in 0..4 {
+            arrive(&mut connection, &request(["SET".to_owned(), format!("k{key}"), "v".repeat(REPLY)]));
+        }
+        turns(&mut connection, usize::MAX).await;
+        let lines = ["GET k0", "GET k1", "INCR n", "GET k2", "APPEND k3 v", "GET k3"];
+        let asked =
+            lines.map(|line| request(line.split(' ').map(str::to_owned))).concat().repeat(REQUESTS / 4);
+        arrive(&mut connection, &asked);
+        assert_eq!(turns(&mut connection, 5000).await, 5000, "the requests wait for the client");
+        let held = connection.outbox.buffer_bytes();
+        assert!(
+            held <= UNSENT_MAX + SENT_AT_ONCE + (SESSIONS + 1) * (REPLY + 10_000),
+            "{held} bytes of replies"
+        );
+    });
+}
+
+/// A connection that ends with requests in progress returns its sessions and the bytes that it holds.
+#[test]
+fn a_connection_that_ends_in_a_pipeline_holds_nothing() {
+    run(async {
+        for polls in 1..12 {
+            let (mut connection, _client) = remote_connection(GatewayOptions::default());
+            let worker = Rc::clone(&connection.worker);
+            let sets = (0..64).flat_map(|key| {
+                request(["HSET".to_owned(), format!("k{key}"), "f".to_owned(), "v".repeat(100)])
+            });
+            arrive(&mut connection, &sets.collect::<Vec<_>>());
+            connection.count().unwrap();
+            turns(&mut connection, polls).await;
+            drop(connection);
+            assert_eq!(worker.free_sessions(), (64, 63), "after {polls} polls");
+            assert_eq!(worker.shared.held_bytes.load(Ordering::Relaxed), 0);
         }
     });
 }

@@ -15,7 +15,7 @@ fn is(words: &[Vec<u8>], names: &[&str]) -> bool {
 
 /// Returns whether replies agree. They may differ in their order, by the elapsed time, or because
 /// they describe different servers.
-fn agree(words: &[Vec<u8>], redis: &Reply, ours: &Reply) -> bool {
+pub fn agree(words: &[Vec<u8>], redis: &Reply, ours: &Reply) -> bool {
     let keys = |reply: &Reply| {
         let mut keys = reply.clone().array();
         keys.sort_by_key(|key| key.clone().bytes());
@@ -72,7 +72,7 @@ fn with_scores_read(reply: &Reply) -> Reply {
     Reply::Array(replies)
 }
 
-fn shown(words: &[Vec<u8>]) -> String {
+pub fn shown(words: &[Vec<u8>]) -> String {
     let words: Vec<String> = words.iter().map(|word| format!("'{}'", word.escape_ascii())).collect();
     words.join(" ")
 }

@@ -17,6 +17,7 @@ mod differential;
 mod door;
 mod hostile;
 mod limits;
+mod overlapping;
 mod page;
 mod scripting;
 mod scripts_alike;
