@@ -148,6 +148,12 @@ impl Clients {
     }
 }
 
+fn apply_all(changes: &[Change], state: &mut State) {
+    for change in changes {
+        change.apply(state);
+    }
+}
+
 /// Draws changes, some of which are of one key.
 fn drawn_changes(dice: &mut Pcg64Mcg) -> Vec<Change> {
     (0..dice.random_range(1..10)).map(|_| Change::drawn(dice)).collect()
@@ -206,10 +212,10 @@ fn run(seed: u64, is_stored: bool) {
                 let ends: Vec<State> = (0..=if has_come { changes.len() } else { 0 })
                     .filter_map(|moment| {
                         let mut state = clients.state.clone();
-                        changes[..moment].iter().for_each(|change| drop(change.apply(&mut state)));
+                        apply_all(&changes[..moment], &mut state);
                         let is_same = own.apply(&mut state) == outcome;
                         let later = if has_come { &changes[moment..] } else { &[] };
-                        later.iter().for_each(|change| drop(change.apply(&mut state)));
+                        apply_all(later, &mut state);
                         is_same.then_some(state)
                     })
                     .collect();
