@@ -1,6 +1,6 @@
 //! Results of calls: codes, and the message of each thread's last error.
 
-use darter::{Error, FabricError, IndexError, PoolError, TransactionError};
+use darter::{Error, ErrorKind};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -88,34 +88,21 @@ impl From<Error> for Failure {
 
 /// Returns the code of an error.
 fn status(error: &Error) -> darter_status {
-    match error {
-        Error::ReadOnly => return DARTER_ERROR_READ_ONLY,
-        Error::Transaction(TransactionError::Conflict) => return DARTER_ERROR_CONFLICT,
-        Error::Transaction(_) => return DARTER_ERROR_TRANSACTION_SIZE,
-        Error::Fabric(FabricError::Forked) => return DARTER_ERROR_FORKED,
-        Error::Fabric(FabricError::Geometry(_)) => return DARTER_ERROR_USAGE,
-        Error::Index(IndexError::NoIndex { .. }) => return DARTER_ERROR_VERSION,
-        Error::Index(IndexError::Corrupt { .. }) => return DARTER_ERROR_DAMAGED,
-        Error::Pool(error) | Error::Open { source: error, .. } => match error {
-            PoolError::WrongVersion { .. } => return DARTER_ERROR_VERSION,
-            PoolError::Damaged { .. } => return DARTER_ERROR_DAMAGED,
-            PoolError::NotAPool { .. } | PoolError::Fabric(FabricError::Geometry(_)) => {
-                return DARTER_ERROR_USAGE;
-            }
-            PoolError::Fabric(FabricError::Forked) => return DARTER_ERROR_FORKED,
-            _ => {}
-        },
-        _ => {}
+    match error.kind() {
+        ErrorKind::Usage | ErrorKind::Missing | ErrorKind::Exists | ErrorKind::NotAPool => DARTER_ERROR_USAGE,
+        ErrorKind::ReadOnly => DARTER_ERROR_READ_ONLY,
+        ErrorKind::TooLong => DARTER_ERROR_TOO_LONG,
+        ErrorKind::Full => DARTER_ERROR_FULL,
+        ErrorKind::HeldBack => DARTER_ERROR_HELD_BACK,
+        ErrorKind::Conflict => DARTER_ERROR_CONFLICT,
+        ErrorKind::TransactionSize => DARTER_ERROR_TRANSACTION_SIZE,
+        ErrorKind::Disconnected => DARTER_ERROR_DISCONNECTED,
+        ErrorKind::ShutOut | ErrorKind::Interrupted => DARTER_ERROR_SHUT_OUT,
+        ErrorKind::Forked => DARTER_ERROR_FORKED,
+        ErrorKind::Version => DARTER_ERROR_VERSION,
+        ErrorKind::Damaged => DARTER_ERROR_DAMAGED,
+        _ => DARTER_ERROR_OTHER,
     }
-    let by_question = [
-        (error.is_too_long(), DARTER_ERROR_TOO_LONG),
-        (error.is_held_back(), DARTER_ERROR_HELD_BACK),
-        (error.is_out_of_space(), DARTER_ERROR_FULL),
-        (error.is_disconnected(), DARTER_ERROR_DISCONNECTED),
-        (error.is_shut_out(), DARTER_ERROR_SHUT_OUT),
-        (error.is_usage(), DARTER_ERROR_USAGE),
-    ];
-    by_question.iter().find(|(applies, _)| *applies).map_or(DARTER_ERROR_OTHER, |(_, status)| *status)
 }
 
 /// The last error of a thread.

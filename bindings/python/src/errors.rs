@@ -1,6 +1,6 @@
 //! The Python exceptions of the library's errors; `darter._errors` defines them.
 
-use darter::{Error, FabricError, IndexError, PoolError, TransactionError};
+use darter::{Error, ErrorKind};
 use pyo3::prelude::*;
 
 /// Declares the classes of `darter._errors`, in a module since they are public structs.
@@ -37,53 +37,24 @@ pub(crate) fn table(message: String) -> PyErr {
     classes::TableError::new_err((message, true))
 }
 
-fn of_pool(error: &PoolError) -> Option<fn((String, bool)) -> PyErr> {
-    Some(match error {
-        PoolError::WrongVersion { .. } => classes::VersionError::new_err,
-        PoolError::Damaged { .. } | PoolError::NotAPool { .. } | PoolError::NodeMismatch { .. } => {
-            classes::DamagedError::new_err
-        }
-        PoolError::TooLarge { .. } => classes::TooLongError::new_err,
-        PoolError::Options(_) | PoolError::TooSmall { .. } | PoolError::Fabric(FabricError::Geometry(_)) => {
-            classes::UsageError::new_err
-        }
-        PoolError::Fabric(FabricError::Forked) => classes::ForkedError::new_err,
-        PoolError::Fabric(error) if error.is_bad_address() => classes::DamagedError::new_err,
-        _ => return None,
-    })
-}
-
 /// Returns the class of an error's exception.
 fn class(error: &Error) -> fn((String, bool)) -> PyErr {
-    let special = match error {
-        Error::Missing { .. } | Error::NeverExists { .. } => {
-            Some(classes::MissingError::new_err as fn(_) -> _)
-        }
-        Error::Exists { .. } => Some(classes::ExistsError::new_err as _),
-        Error::ReadOnly => Some(classes::ReadOnlyError::new_err as _),
-        Error::Interrupted(_) => Some(classes::InterruptedError::new_err as _),
-        Error::Transaction(TransactionError::Conflict) => Some(classes::ConflictError::new_err as _),
-        Error::Transaction(_) => Some(classes::TooLongError::new_err as _),
-        Error::CopyOfOpen { .. }
-        | Error::Index(IndexError::Corrupt { .. } | IndexError::LostInWrite { .. }) => {
-            Some(classes::DamagedError::new_err as _)
-        }
-        Error::Index(IndexError::NoIndex { .. }) => Some(classes::VersionError::new_err as _),
-        Error::Table { .. } => Some(classes::TableError::new_err as _),
-        Error::Fabric(FabricError::Geometry(_)) => Some(classes::UsageError::new_err as _),
-        Error::Fabric(FabricError::Forked) => Some(classes::ForkedError::new_err as _),
-        Error::Fabric(error) if error.is_bad_address() => Some(classes::DamagedError::new_err as _),
-        Error::Pool(error) | Error::Open { source: error, .. } => of_pool(error),
-        _ => None,
-    };
-    match error {
-        _ if special.is_some() => special.unwrap_or(classes::Error::new_err),
-        _ if error.is_too_long() => classes::TooLongError::new_err,
-        _ if error.is_held_back() => classes::HeldBackError::new_err,
-        _ if error.is_out_of_space() => classes::FullError::new_err,
-        _ if error.is_disconnected() => classes::DisconnectedError::new_err,
-        _ if error.is_shut_out() => classes::ShutOutError::new_err,
-        _ if error.is_usage() => classes::UsageError::new_err,
+    match error.kind() {
+        ErrorKind::Usage | ErrorKind::NotAPool => classes::UsageError::new_err,
+        ErrorKind::Missing => classes::MissingError::new_err,
+        ErrorKind::Exists => classes::ExistsError::new_err,
+        ErrorKind::ReadOnly => classes::ReadOnlyError::new_err,
+        ErrorKind::TooLong | ErrorKind::TransactionSize => classes::TooLongError::new_err,
+        ErrorKind::Full => classes::FullError::new_err,
+        ErrorKind::HeldBack => classes::HeldBackError::new_err,
+        ErrorKind::Conflict => classes::ConflictError::new_err,
+        ErrorKind::Disconnected => classes::DisconnectedError::new_err,
+        ErrorKind::ShutOut => classes::ShutOutError::new_err,
+        ErrorKind::Interrupted => classes::InterruptedError::new_err,
+        ErrorKind::Forked => classes::ForkedError::new_err,
+        ErrorKind::Version => classes::VersionError::new_err,
+        ErrorKind::Damaged => classes::DamagedError::new_err,
+        ErrorKind::Table => classes::TableError::new_err,
         _ => classes::Error::new_err,
     }
 }

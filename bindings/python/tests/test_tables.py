@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from typing import Any
 
 import darter
@@ -122,6 +125,33 @@ def test_values_of_types_are_those_of_rust(db: darter.Store) -> None:
     for kind, (value, expected) in encoded.items():
         db.table("rust", key=int, value=kind)[300] = value
         assert db[b"\x02rust\x00\x16\x01\x2c"] == expected
+
+
+def test_rust_and_python_read_each_others_tables(url: str) -> None:
+    program = os.environ.get("DARTER_TEST_TABLES")
+    if program is None:
+        pytest.skip("DARTER_TEST_TABLES does not name the program of tables.rs")
+    numbers = {-(2**63): "", -5551212: "minus", 0: "h\u00e9\0", 2**63 - 1: "max"}
+    people = {("Ada", -1): -(2**63), ("Ada\0", 300): 2**63 - 1}
+    flags = {False: -0.5, True: sys.float_info.max}
+
+    def tables(db: darter.Store) -> list[tuple[Any, dict[Any, Any]]]:
+        return [
+            (db.table("numbers", key=int, value=str), numbers),
+            (db.table("people", key=(str, int), value=int), people),
+            (db.table("flags", key=bool, value=float), flags),
+            (db.table("blobs", key=str, value=bool), {"yes": True}),
+        ]
+
+    darter.open(url).close()
+    subprocess.run([program, "write", url], check=True, timeout=300)
+    with darter.open(url) as db:
+        for table, pairs in tables(db):
+            assert list(table.items()) == list(pairs.items())
+        db.clear()
+        for table, pairs in tables(db):
+            table.update(pairs)
+    subprocess.run([program, "check", url], check=True, timeout=300)
 
 
 def test_arrays(db: darter.Store) -> None:

@@ -158,7 +158,91 @@ pub enum Error {
     Fabric(#[from] FabricError),
 }
 
+/// What an error means to a program: the way to continue is the same for all errors of a kind.
+///
+/// ```
+/// use darter::{ErrorKind, Store};
+///
+/// let kind = |url: &str| Store::open(url).unwrap_err().kind();
+/// assert_eq!(kind("file:/dev/shm/no/such/pool"), ErrorKind::Missing);
+/// assert_eq!(kind("no-such-scheme:pool"), ErrorKind::Usage);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The request can never be carried out: a malformed name, options that contradict each other.
+    Usage,
+    /// The pool does not exist.
+    Missing,
+    /// The pool exists already.
+    Exists,
+    /// The file or memory does not hold a pool.
+    NotAPool,
+    /// The store was opened for reading only.
+    ReadOnly,
+    /// The key or the value can never be stored in this pool.
+    TooLong,
+    /// The pool is full; data can be deleted.
+    Full,
+    /// The pool is full until a stopped process continues or ends ([`Error::is_held_back`]).
+    HeldBack,
+    /// Another client changed a key of the transaction; run it again.
+    Conflict,
+    /// The transaction has too many keys or bytes; split it.
+    TransactionSize,
+    /// A memory node cannot be reached ([`Error::is_disconnected`]).
+    Disconnected,
+    /// The pool has ended this process's membership ([`Error::is_shut_out`]).
+    ShutOut,
+    /// The pool ended this process's membership during the operation, which took effect or not.
+    Interrupted,
+    /// The process has forked since the pool was opened, and this is the child; open it again.
+    Forked,
+    /// The pool has the format or the index of another version of darter.
+    Version,
+    /// The pool is damaged, or a copy that may mix two states; restore it from a copy.
+    Damaged,
+    /// A pair of a table does not have the table's types.
+    Table,
+    /// Any other error, most often of the operating system.
+    Other,
+}
+
 impl Error {
+    /// Returns the kind of the error.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// use darter::{ErrorKind, Store};
+    ///
+    /// let store = Store::open("mem:16M")?;
+    /// let error = store.put(vec![0; darter::KEY_BYTES_MAX + 1], "").unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::TooLong);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Missing { .. } | Self::NeverExists { .. } => ErrorKind::Missing,
+            Self::Exists { .. } => ErrorKind::Exists,
+            Self::ReadOnly => ErrorKind::ReadOnly,
+            Self::Interrupted(_) => ErrorKind::Interrupted,
+            Self::Transaction(crate::TransactionError::Conflict) => ErrorKind::Conflict,
+            Self::Transaction(_) => ErrorKind::TransactionSize,
+            Self::CopyOfOpen { .. }
+            | Self::Index(IndexError::Corrupt { .. } | IndexError::LostInWrite { .. }) => ErrorKind::Damaged,
+            Self::Index(IndexError::NoIndex { .. }) => ErrorKind::Version,
+            Self::Table { .. } => ErrorKind::Table,
+            _ if self.is_too_long() => ErrorKind::TooLong,
+            _ if self.is_disconnected() => ErrorKind::Disconnected,
+            _ if self.is_shut_out() => ErrorKind::ShutOut,
+            _ if self.is_usage() => ErrorKind::Usage,
+            Self::Pool(error) | Self::Open { source: error, .. } => kind_of_pool(error),
+            Self::Fabric(error) => kind_of_fabric(error),
+            _ => ErrorKind::Other,
+        }
+    }
+
     /// Returns whether the caller's request cannot be carried out, for example because a name is
     /// malformed or a pool does not exist. Other errors are those of the pool or the system.
     ///
@@ -329,6 +413,30 @@ impl Error {
     }
 }
 
+fn kind_of_pool(error: &PoolError) -> ErrorKind {
+    match error {
+        PoolError::NotAPool { .. } => ErrorKind::NotAPool,
+        PoolError::AlreadyAPool { .. } => ErrorKind::Exists,
+        PoolError::WrongVersion { .. } => ErrorKind::Version,
+        PoolError::Damaged { .. } | PoolError::NodeMismatch { .. } => ErrorKind::Damaged,
+        PoolError::TooLarge { .. } => ErrorKind::TooLong,
+        PoolError::OutOfSpace { .. } => ErrorKind::Full,
+        PoolError::HeldBack(_) => ErrorKind::HeldBack,
+        PoolError::Options(_) | PoolError::TooSmall { .. } => ErrorKind::Usage,
+        PoolError::Fabric(error) => kind_of_fabric(error),
+        _ => ErrorKind::Other,
+    }
+}
+
+fn kind_of_fabric(error: &FabricError) -> ErrorKind {
+    match error {
+        FabricError::Geometry(_) => ErrorKind::Usage,
+        FabricError::Forked => ErrorKind::Forked,
+        error if error.is_bad_address() => ErrorKind::Damaged,
+        _ => ErrorKind::Other,
+    }
+}
+
 impl From<PoolError> for Error {
     /// Errors of the fabric are returned as such, whichever layer received them first.
     #[cold]
@@ -355,6 +463,26 @@ impl From<IndexError> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The kinds that callers cannot provoke easily.
+    #[test]
+    fn errors_have_the_kind_that_their_questions_confirm() {
+        let kinds = [
+            (Error::Fabric(FabricError::Unreachable { node: 1 }), ErrorKind::Disconnected),
+            (Error::Fabric(FabricError::Fenced), ErrorKind::ShutOut),
+            (Error::Fabric(FabricError::Forked), ErrorKind::Forked),
+            (Error::Pool(PoolError::Evicted), ErrorKind::ShutOut),
+            (Error::Pool(PoolError::OutOfSpace { needed: 8, node: 0 }), ErrorKind::Full),
+            (Error::Pool(PoolError::NotAPool { node: 0 }), ErrorKind::NotAPool),
+            (Error::Outside(Arc::new(Error::AnotherPool)), ErrorKind::ShutOut),
+            (Error::Interrupted(Box::new(Error::Fabric(FabricError::Fenced))), ErrorKind::Interrupted),
+            (Error::Transaction(crate::TransactionError::Conflict), ErrorKind::Conflict),
+            (Error::AnotherPool, ErrorKind::Other),
+        ];
+        for (error, kind) in kinds {
+            assert_eq!(error.kind(), kind, "{error}");
+        }
+    }
 
     #[test]
     fn errors_say_whether_an_operation_took_effect() {

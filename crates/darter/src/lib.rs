@@ -81,7 +81,7 @@ mod workers;
 pub use async_session::AsyncSession;
 pub use async_store::AsyncStore;
 pub use change::Change;
-pub use error::Error;
+pub use error::{Error, ErrorKind};
 pub use into_pool_url::IntoPoolUrl;
 pub use key_range::KeyRange;
 pub use options::StoreOptions;

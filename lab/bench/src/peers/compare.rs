@@ -1,10 +1,13 @@
 //! The comparison itself: loads every index, runs interleaved rounds, prints the medians.
 
+use super::bf_tree::BfTreeTarget;
 use super::congee::CongeeTarget;
 use super::crossbeam_skiplist::SkipListTarget;
+use super::keys::PeerKey;
 use super::locked_btree::LockedBTreeTarget;
+use super::masstree::MasstreeTarget;
 use super::scc_tree_index::TreeIndexTarget;
-use super::{VALUE_BYTES, verbs};
+use super::{VALUE_BYTES, verbs, verification};
 use crate::LabBenchArgs;
 use crate::rounds::{Candidate, Case, median, run_rounds};
 use comfy_table::Table;
@@ -25,12 +28,36 @@ use std::io::Write;
 /// A peer, or a store of darter's.
 trait Peer: Candidate {
     fn load(&self, plan: &Plan<'_>, progress: &Progress) -> Result<(), BenchError>;
+
+    /// Checks the pairs of its `records` records after all workloads.
+    fn verify(&self, plan: &Plan<'_>, records: u64) -> Result<(), BenchError>;
 }
 
 impl<T: Target> Peer for T {
     fn load(&self, plan: &Plan<'_>, progress: &Progress) -> Result<(), BenchError> {
-        bulk_load(self, &*plan.dataset, plan.records, plan.args.value_size, progress)
+        bulk_load(self, &*plan.dataset, plan.records, plan.args.value_size, progress)?;
+        verification::verify_load(self, plan)
     }
+
+    fn verify(&self, plan: &Plan<'_>, records: u64) -> Result<(), BenchError> {
+        verification::verify_end(self, plan, records)
+    }
+}
+
+/// Returns the empty peers. A peer that is generic over its keys holds keys of the type `K`.
+fn peers<K: PeerKey>(plan: &Plan<'_>) -> Result<Vec<Box<dyn Peer>>, BenchError> {
+    let mut peers: Vec<Box<dyn Peer>> = vec![Box::new(BfTreeTarget::new(plan.records)?)];
+    let has_integers = plan.dataset.has_integer_keys();
+    if has_integers {
+        peers.push(Box::new(CongeeTarget::new()));
+    }
+    if has_integers || !verification::has_scans(plan) {
+        peers.push(Box::new(MasstreeTarget::new()));
+    }
+    peers.push(Box::new(SkipListTarget::<K>::new()));
+    peers.push(Box::new(TreeIndexTarget::<K>::new()));
+    peers.push(Box::new(LockedBTreeTarget::<K>::new()));
+    Ok(peers)
 }
 
 /// Compares darter with the peers and writes the results to `out`.
@@ -42,12 +69,6 @@ pub(crate) fn compare(
     validate(benchmark)?;
     let (args, rounds) = (&benchmark.run, benchmark.rounds);
     let plan = Plan::new(benchmark, setting, rounds)?;
-    if !plan.dataset.has_integer_keys() {
-        return Err(BenchError::Usage(format!(
-            "--peers: some peers hold 8-byte keys only; choose randint, dense or clustered, not {}",
-            plan.keys
-        )));
-    }
     let open = |kind| StoreTarget::open(kind, &plan.pool, args, &setting.tcp, args.create);
     let (dart, quiver) = (open(IndexKind::Dart)?, open(IndexKind::Quiver)?);
     plan.accept(&dart)?;
@@ -67,10 +88,11 @@ pub(crate) fn compare(
     for note in dart.store.notes() {
         remark(out, format!("note: {note}"))?;
     }
-    let (congee, skip_list) = (CongeeTarget::new(), SkipListTarget::new());
-    let (tree_index, locked_btree) = (TreeIndexTarget::new(), LockedBTreeTarget::new());
-    let candidates: [&dyn Peer; 6] = [&dart, &quiver, &congee, &skip_list, &tree_index, &locked_btree];
-    for candidate in candidates {
+    let has_integers = plan.dataset.has_integer_keys();
+    let others = if has_integers { peers::<u64>(&plan)? } else { peers::<Box<[u8]>>(&plan)? };
+    let stores: [&dyn Peer; 2] = [&dart, &quiver];
+    let candidates: Vec<&dyn Peer> = stores.into_iter().chain(others.iter().map(|peer| &**peer)).collect();
+    for candidate in &candidates {
         let progress = Progress::new(&format!("load {}", candidate.name()), plan.records, &plan.setting.stop);
         candidate.load(&plan, &progress)?;
         progress.finish_and_clear();
@@ -147,6 +169,9 @@ fn run_cases(plan: &Plan<'_>, candidates: &[&dyn Peer], rounds: u32) -> Result<V
     let hidden = Progress::hidden(&plan.setting.stop);
     let base = plan.phase(Workload::C, (1, 1), plan.records, &hidden);
     run_rounds(candidates, &mut cases, rounds, &mut loaded, &base)?;
+    let names: Vec<_> = candidates.iter().map(|candidate| candidate.name()).collect();
+    verification::verify_found(&names, &cases)?;
+    candidates.iter().zip(loaded).try_for_each(|(candidate, records)| candidate.verify(plan, records))?;
     Ok(cases)
 }
 

@@ -2,8 +2,9 @@
 //! keeps what a killed process has acknowledged.
 
 use super::{StoreName, VALUE_BYTES};
-use darter::{Session, Store};
+use darter::{ScanRange, Session, Store};
 use darter_bench::BenchError;
+use std::ops::Bound;
 use std::path::Path;
 
 /// A key.
@@ -21,6 +22,11 @@ pub(super) trait Map {
     fn put_all(&mut self, pairs: &[Pair]) -> Result<(), BenchError>;
     /// Copies a key's value to `value`. Returns whether the key is present.
     fn get(&mut self, key: Key, value: &mut [u8; VALUE_BYTES]) -> Result<bool, BenchError>;
+    /// Appends the pairs of those keys that are present to `found`, in one transaction if the map
+    /// has transactions.
+    fn get_all(&mut self, keys: &[Key], found: &mut Vec<Pair>) -> Result<(), BenchError>;
+    /// Appends the first `limit` pairs at or after a key to `found`.
+    fn range(&mut self, from: Key, limit: usize, found: &mut Vec<Pair>) -> Result<(), BenchError>;
 }
 
 /// Opens the map at `path`, which is a directory that exists, and creates it if it is absent.
@@ -44,6 +50,13 @@ fn failed(error: impl std::fmt::Display) -> BenchError {
 /// for versions that are still in use.
 fn reserved_bytes(records: u64) -> u64 {
     (records * 512).max(256 << 20)
+}
+
+/// Returns a pair of copies.
+fn pair(key: &[u8], value: &[u8]) -> Result<Pair, BenchError> {
+    let mut copied = [0; VALUE_BYTES];
+    copy(value, &mut copied)?;
+    Ok((key.try_into().map_err(|_| failed(format!("a key has {} bytes", key.len())))?, copied))
 }
 
 /// Copies a value, which must have the length that this comparison stores.
@@ -78,6 +91,23 @@ impl Map for DarterMap {
 
     fn get(&mut self, key: Key, value: &mut [u8; VALUE_BYTES]) -> Result<bool, BenchError> {
         self.session.get_with(key, |found| copy(found, value))?.transpose().map(|found| found.is_some())
+    }
+
+    fn get_all(&mut self, keys: &[Key], found: &mut Vec<Pair>) -> Result<(), BenchError> {
+        for (key, value) in keys.iter().zip(self.session.get_many(keys)?) {
+            found.extend(value.map(|value| pair(key, &value)).transpose()?);
+        }
+        Ok(())
+    }
+
+    fn range(&mut self, from: Key, limit: usize, found: &mut Vec<Pair>) -> Result<(), BenchError> {
+        let mut result = Ok(());
+        let range = ScanRange { from: Bound::Included(from.to_vec()), ..ScanRange::all() };
+        self.session.scan_with(&range, limit, |key, value| match pair(key, value) {
+            Ok(pair) => found.push(pair),
+            Err(error) => result = Err(error),
+        })?;
+        result
     }
 }
 
@@ -122,6 +152,25 @@ impl Map for LmdbMap {
         let found = self.map.get(&transaction, &key).map_err(failed)?;
         found.map(|found| copy(found, value)).transpose().map(|found| found.is_some())
     }
+
+    fn get_all(&mut self, keys: &[Key], found: &mut Vec<Pair>) -> Result<(), BenchError> {
+        let transaction = self.env.read_txn().map_err(failed)?;
+        for key in keys {
+            let value = self.map.get(&transaction, key).map_err(failed)?;
+            found.extend(value.map(|value| pair(key, value)).transpose()?);
+        }
+        Ok(())
+    }
+
+    fn range(&mut self, from: Key, limit: usize, found: &mut Vec<Pair>) -> Result<(), BenchError> {
+        let transaction = self.env.read_txn().map_err(failed)?;
+        let range = (Bound::Included(&from[..]), Bound::Unbounded);
+        for next in self.map.range(&transaction, &range).map_err(failed)?.take(limit) {
+            let (key, value) = next.map_err(failed)?;
+            found.push(pair(key, value)?);
+        }
+        Ok(())
+    }
 }
 
 const REDB_TABLE: redb::TableDefinition<'static, &[u8], &[u8]> = redb::TableDefinition::new("map");
@@ -153,9 +202,11 @@ impl RedbMap {
         Ok(transaction.commit()?)
     }
 
-    fn read(&self, key: Key) -> Result<Option<redb::AccessGuard<'static, &'static [u8]>>, redb::Error> {
+    /// Opens the table in a new transaction.
+    fn read(&self) -> Result<redb::ReadOnlyTable<&'static [u8], &'static [u8]>, BenchError> {
         use redb::ReadableDatabase;
-        Ok(self.database.begin_read()?.open_table(REDB_TABLE)?.get(&key[..])?)
+        let transaction = self.database.begin_read().map_err(failed)?;
+        transaction.open_table(REDB_TABLE).map_err(failed)
     }
 }
 
@@ -165,8 +216,25 @@ impl Map for RedbMap {
     }
 
     fn get(&mut self, key: Key, value: &mut [u8; VALUE_BYTES]) -> Result<bool, BenchError> {
-        let found = self.read(key).map_err(failed)?;
+        let found = self.read()?.get(&key[..]).map_err(failed)?;
         found.map(|found| copy(found.value(), value)).transpose().map(|found| found.is_some())
+    }
+
+    fn get_all(&mut self, keys: &[Key], found: &mut Vec<Pair>) -> Result<(), BenchError> {
+        let table = self.read()?;
+        for key in keys {
+            let value = table.get(&key[..]).map_err(failed)?;
+            found.extend(value.map(|value| pair(key, value.value())).transpose()?);
+        }
+        Ok(())
+    }
+
+    fn range(&mut self, from: Key, limit: usize, found: &mut Vec<Pair>) -> Result<(), BenchError> {
+        for next in self.read()?.range(&from[..]..).map_err(failed)?.take(limit) {
+            let (key, value) = next.map_err(failed)?;
+            found.push(pair(key.value(), value.value())?);
+        }
+        Ok(())
     }
 }
 
@@ -200,5 +268,21 @@ impl Map for FjallMap {
     fn get(&mut self, key: Key, value: &mut [u8; VALUE_BYTES]) -> Result<bool, BenchError> {
         let found = self.map.get(key).map_err(failed)?;
         found.map(|found| copy(&found, value)).transpose().map(|found| found.is_some())
+    }
+
+    fn get_all(&mut self, keys: &[Key], found: &mut Vec<Pair>) -> Result<(), BenchError> {
+        for key in keys {
+            let value = self.map.get(key).map_err(failed)?;
+            found.extend(value.map(|value| pair(key, &value)).transpose()?);
+        }
+        Ok(())
+    }
+
+    fn range(&mut self, from: Key, limit: usize, found: &mut Vec<Pair>) -> Result<(), BenchError> {
+        for next in self.map.range(from..).take(limit) {
+            let (key, value) = next.into_inner().map_err(failed)?;
+            found.push(pair(&key, &value)?);
+        }
+        Ok(())
     }
 }

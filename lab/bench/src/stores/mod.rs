@@ -3,8 +3,9 @@
 //!
 //! Every store has the same records (8-byte keys, 64-byte values), and each of its worker processes
 //! repeats one operation on records chosen uniformly: `put` and `get` one key at a time, each in a
-//! separate transaction if the store has transactions, `put-100` a hundred keys in one transaction
-//! (darter's calls of several keys are not atomic). Rounds are interleaved: each runs every case on
+//! separate transaction if the store has transactions, `put-100` and `get-100` a hundred keys in one
+//! transaction (darter's calls of several keys are not atomic), `range-100` the first hundred pairs
+//! at or after a key. A value names its key, and all values that are read are checked. Rounds are interleaved: each runs every case on
 //! every store, in an order that rotates, and the median of the rounds counts.
 //!
 //! The case *one stopped* has two writers. One is stopped by SIGSTOP at a random moment, and the
@@ -78,14 +79,24 @@ enum Operation {
     #[serde(rename = "put-100")]
     Put100,
     Get,
+    #[value(name = "get-100")]
+    #[serde(rename = "get-100")]
+    Get100,
+    #[value(name = "range-100")]
+    #[serde(rename = "range-100")]
+    Range100,
 }
 
 impl Operation {
+    const ALL: [Self; 5] = [Self::Put, Self::Put100, Self::Get, Self::Get100, Self::Range100];
+
     fn text(self) -> &'static str {
         match self {
             Self::Put => "put",
             Self::Put100 => "put-100",
             Self::Get => "get",
+            Self::Get100 => "get-100",
+            Self::Range100 => "range-100",
         }
     }
 }
@@ -185,7 +196,7 @@ pub fn run_stores(
 /// Returns all cases, those of each operation together.
 fn cases(processes: &[u16]) -> Vec<Case> {
     let mut cases = Vec::new();
-    for operation in [Operation::Put, Operation::Put100, Operation::Get] {
+    for operation in Operation::ALL {
         cases.extend(processes.iter().map(|&processes| Case { operation, processes, one_stopped: false }));
     }
     cases.push(Case { operation: Operation::Put, processes: 2, one_stopped: true });
@@ -354,6 +365,15 @@ mod tests {
                 map.put(*b"key one.", [2; VALUE_BYTES]).unwrap();
                 map.put_all(&[(*b"key two.", [3; VALUE_BYTES]), (*b"key 3...", [4; VALUE_BYTES])]).unwrap();
                 assert!(!map.get(*b"key four", &mut read).unwrap(), "{}", store.text());
+                let mut found = Vec::new();
+                map.get_all(&[*b"key two.", *b"key four", *b"key one."], &mut found).unwrap();
+                assert_eq!(found, [(*b"key two.", [3; VALUE_BYTES]), (*b"key one.", [2; VALUE_BYTES])]);
+                found.clear();
+                map.range(*b"key 4...", 2, &mut found).unwrap();
+                assert_eq!(found, [(*b"key one.", [2; VALUE_BYTES]), (*b"key two.", [3; VALUE_BYTES])]);
+                found.clear();
+                map.range(*b"key ....", 1, &mut found).unwrap();
+                assert_eq!(found, [(*b"key 3...", [4; VALUE_BYTES])]);
             }
             let mut map = maps::open(store, directory.path(), 1000).unwrap();
             for (key, value) in [(*b"key one.", 2), (*b"key two.", 3), (*b"key 3...", 4)] {

@@ -1,6 +1,7 @@
-//! A process that works on one store. Without an operation it loads the store. Else it opens the store, prints `ready`, works from the first byte
-//! of its standard input to the end of that input, and then prints how many operations it has
-//! completed in how many nanoseconds.
+//! A process that works on one store. Without an operation it loads the store. Else it opens the
+//! store, prints `ready`, works from the first byte of its standard input to the end of that input,
+//! and then prints how many operations it has completed in how many nanoseconds. A hundred keys of
+//! a batch or a range count as a hundred operations.
 
 use super::maps::{self, Key, Map, Pair};
 use super::{Operation, StoreName, VALUE_BYTES};
@@ -10,6 +11,7 @@ use crate::datasets::{Dataset, RandInt};
 use darter_bench::BenchError;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,8 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Pairs of one batch of the load.
 const LOAD_BATCH: u64 = 1000;
-/// Pairs of one `put-100`.
-const BATCH: u64 = 100;
+/// Pairs of one `put-100`, `get-100` and `range-100`.
+const BATCH: usize = 100;
 /// How long an operation in progress may take once the worker must end. A worker whose operation
 /// waits for a stopped process ends without it.
 const LAST_OPERATION: Duration = Duration::from_secs(2);
@@ -76,6 +78,8 @@ pub fn run_store_worker(args: &StoreWorkerArgs, out: &mut dyn Write) -> Result<(
         writeln!(out, "ready")?;
         return Ok(out.flush()?);
     };
+    let largest = if operation == Operation::Range100 { largest(args.records) } else { Vec::new() };
+    let work = Work { map: &mut *map, store: args.store, largest, keys: Vec::new(), pairs: Vec::new() };
     writeln!(out, "ready")?;
     out.flush()?;
     if std::io::stdin().read(&mut [0])? == 0 {
@@ -91,7 +95,7 @@ pub fn run_store_worker(args: &StoreWorkerArgs, out: &mut dyn Write) -> Result<(
         std::thread::sleep(LAST_OPERATION);
         std::process::exit(0);
     });
-    work(operation, args, &mut *map)
+    repeat(operation, args, work)
 }
 
 /// The records' keys.
@@ -113,57 +117,143 @@ impl Keys {
     }
 }
 
+/// Returns a value of a key: the key, then copies of one byte.
+fn value(key: Key, byte: u8) -> [u8; VALUE_BYTES] {
+    let mut value = [byte; VALUE_BYTES];
+    value[..key.len()].copy_from_slice(&key);
+    value
+}
+
+/// Returns whether a value is one of a key, and whole.
+fn is_value(key: Key, found: &[u8; VALUE_BYTES]) -> bool {
+    *found == value(key, found[VALUE_BYTES - 1])
+}
+
 /// Stores all records, in the order of their numbers.
 fn load(map: &mut dyn Map, records: u64) -> Result<(), BenchError> {
     let mut keys = Keys::new();
     for first in (0..records).step_by(LOAD_BATCH as usize) {
         let batch = first..records.min(first + LOAD_BATCH);
-        let pairs: Vec<Pair> = batch.map(|record| (keys.of(record), [record as u8; VALUE_BYTES])).collect();
+        let pairs: Vec<Pair> = batch
+            .map(|record| {
+                let key = keys.of(record);
+                (key, value(key, record as u8))
+            })
+            .collect();
         map.put_all(&pairs)?;
     }
     Ok(())
 }
 
+/// Returns the largest keys of the records, at most a batch of them, in ascending order: the only
+/// keys that fewer than a batch of keys follow.
+fn largest(records: u64) -> Vec<Key> {
+    let (mut keys, mut largest) = (Keys::new(), BTreeSet::new());
+    for record in 0..records {
+        largest.insert(keys.of(record));
+        if largest.len() > BATCH {
+            largest.pop_first();
+        }
+    }
+    largest.into_iter().collect()
+}
+
+/// The buffers of a worker that repeats an operation.
+struct Work<'a> {
+    map: &'a mut dyn Map,
+    store: StoreName,
+    largest: Vec<Key>,
+    keys: Vec<Key>,
+    pairs: Vec<Pair>,
+}
+
+impl Work<'_> {
+    fn wrong(&self, what: String) -> BenchError {
+        BenchError::WrongAnswer { index: self.store.text(), what }
+    }
+
+    fn get(&mut self, key: Key) -> Result<(), BenchError> {
+        let mut read = [0; VALUE_BYTES];
+        if !self.map.get(key, &mut read)? {
+            return Err(self.wrong(format!("key {key:02x?} is absent, but was stored")));
+        }
+        if !is_value(key, &read) {
+            return Err(self.wrong(format!("key {key:02x?} has a value that was never stored")));
+        }
+        Ok(())
+    }
+
+    fn get_batch(&mut self) -> Result<(), BenchError> {
+        self.pairs.clear();
+        self.map.get_all(&self.keys, &mut self.pairs)?;
+        let are_right = self.pairs.iter().all(|(key, found)| is_value(*key, found));
+        if !are_right || !self.pairs.iter().map(|(key, _)| key).eq(&self.keys) {
+            return Err(self.wrong("`get-100` does not return the values of its keys".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn range(&mut self, from: Key) -> Result<usize, BenchError> {
+        self.pairs.clear();
+        self.map.range(from, BATCH, &mut self.pairs)?;
+        let rank = self.largest.partition_point(|key| *key < from);
+        let expected = if rank == 0 { BATCH.min(self.largest.len()) } else { self.largest.len() - rank };
+        let is_right = self.pairs.len() == expected
+            && self.pairs[0].0 == from
+            && self.pairs.is_sorted_by(|(left, _), (right, _)| left < right)
+            && self.pairs.iter().all(|(key, found)| is_value(*key, found));
+        if !is_right {
+            return Err(self.wrong(format!("a range from key {from:02x?} does not return its pairs")));
+        }
+        Ok(expected)
+    }
+}
+
 /// Repeats the operation with records chosen uniformly, until the parent has closed the input.
-fn work(operation: Operation, args: &StoreWorkerArgs, map: &mut dyn Map) -> Result<(), BenchError> {
+fn repeat(operation: Operation, args: &StoreWorkerArgs, mut work: Work<'_>) -> Result<(), BenchError> {
     let (mut keys, mut rng) = (Keys::new(), Pcg64Mcg::seed_from_u64(args.seed));
-    let mut read = [0; VALUE_BYTES];
-    let mut pairs: Vec<Pair> = Vec::new();
     while !IS_OVER.load(Ordering::Relaxed) {
         let mut key = |rng: &mut Pcg64Mcg| keys.of(rng.random_range(0..args.records));
         let completed = match operation {
             Operation::Put => {
-                map.put(key(&mut rng), [rng.random(); VALUE_BYTES])?;
+                let key = key(&mut rng);
+                work.map.put(key, value(key, rng.random()))?;
                 1
             }
             Operation::Put100 => {
-                pairs.clear();
-                pairs.extend((0..BATCH).map(|_| (key(&mut rng), [rng.random(); VALUE_BYTES])));
-                map.put_all(&pairs)?;
+                work.pairs.clear();
+                for _ in 0..BATCH {
+                    let key = key(&mut rng);
+                    work.pairs.push((key, value(key, rng.random())));
+                }
+                work.map.put_all(&work.pairs)?;
                 BATCH
             }
             Operation::Get => {
-                let key = key(&mut rng);
-                if !map.get(key, &mut read)? {
-                    let what = format!("key {key:02x?} is absent, but was stored");
-                    return Err(BenchError::WrongAnswer { index: args.store.text(), what });
-                }
+                work.get(key(&mut rng))?;
                 1
             }
+            Operation::Get100 => {
+                work.keys.clear();
+                work.keys.extend((0..BATCH).map(|_| key(&mut rng)));
+                work.get_batch()?;
+                BATCH
+            }
+            Operation::Range100 => work.range(key(&mut rng))?,
         };
-        COMPLETED.fetch_add(completed, Ordering::Relaxed);
+        COMPLETED.fetch_add(completed as u64, Ordering::Relaxed);
     }
     Ok(())
 }
 
 /// Operations that a worker completed, and the time that it had.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Work {
+pub(super) struct Share {
     pub(super) completed: u64,
     pub(super) elapsed: Duration,
 }
 
-impl Work {
+impl Share {
     /// Returns the operations per second.
     pub(super) fn rate(self) -> f64 {
         self.completed as f64 / self.elapsed.as_secs_f64()
@@ -197,7 +287,7 @@ impl Worker {
     }
 
     /// Waits for its result and its end.
-    pub(super) fn finish(mut self) -> Result<Work, BenchError> {
+    pub(super) fn finish(mut self) -> Result<Share, BenchError> {
         self.request_end();
         let line = self.child.read_line()?;
         let mut numbers = line.split_whitespace().map(str::parse::<u64>);
@@ -205,7 +295,7 @@ impl Worker {
             return Err(BenchError::Process(format!("a worker printed `{}`, not its result", line.trim())));
         };
         self.child.wait()?;
-        Ok(Work { completed, elapsed: Duration::from_nanos(nanos) })
+        Ok(Share { completed, elapsed: Duration::from_nanos(nanos) })
     }
 }
 

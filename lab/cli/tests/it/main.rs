@@ -22,6 +22,8 @@ mod outputs;
 #[path = "../../../../crates/darter-cli/tests/it/scene.rs"]
 mod scene;
 mod serve;
+#[cfg(feature = "peers")]
+mod stores;
 mod stress;
 mod unsafe_code;
 mod usage;
