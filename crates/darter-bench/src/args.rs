@@ -43,6 +43,7 @@ pub struct BenchArgs {
 
 /// Arguments of a run of the workloads on any index and keys.
 #[derive(Clone, Debug, clap::Args)]
+#[allow(clippy::struct_excessive_bools)] // switches of a command line
 pub struct RunArgs {
     /// YCSB workloads, run in this order on the same records; without `load` at the beginning,
     /// records are bulk-loaded

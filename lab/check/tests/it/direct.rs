@@ -18,7 +18,7 @@ type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Runs for each seed.
 const RUNS: u64 = 60;
-/// Operations before the one that is interrupted.
+/// Operations before the interrupted ones.
 const BEFORE: usize = 40;
 /// Most loads of an operation before which it is interrupted.
 const LOADS: usize = 400;
