@@ -12,7 +12,11 @@ use crate::quiver::word::{LeafPrint, Print, State, Word};
 use crate::radix::leaf;
 use darter_fabric::GlobalAddr;
 use darter_fabric::local::{Memory, Words};
+use darter_fabric::turns::PORTION_BYTES;
 use smallvec::{Array, SmallVec};
+
+/// Words of the largest leaf that is loaded: a turn cannot end before all of it is.
+const LEAF_WORDS_MAX: usize = PORTION_BYTES / 8;
 
 /// Words of a page's head.
 type HeadWords = SmallVec<[u64; FIXED_WORDS + DELTA_MAX + MAP_WORDS_FORESEEN]>;
@@ -234,7 +238,8 @@ impl<'m> Page<'m> {
     /// The image of the leaf that a word names, if it is the key's; `None` if it is another key's.
     fn leaf(&self, word: Word, key: &[u8]) -> Sure<Option<Image>> {
         let (addr, class, _) = word.leaf_object().filter(|_| !word.is_intent()).ok_or(Unsure)?;
-        let image: Image = loaded(self.memory.words(addr, leaf::class_words(class)).ok_or(Unsure)?);
+        let words = Some(leaf::class_words(class)).filter(|words| *words <= LEAF_WORDS_MAX).ok_or(Unsure)?;
+        let image: Image = loaded(self.memory.words(addr, words).ok_or(Unsure)?);
         let is_own = self.parse(addr, &image)?.key == key;
         // Other keys rarely have the same print: on a medium, it may be damage.
         if is_own || self.memory.is_transient() { Ok(is_own.then_some(image)) } else { Err(Unsure) }
