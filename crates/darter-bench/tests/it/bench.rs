@@ -32,7 +32,7 @@ fn file_of_keys(keys: u32) -> tempfile::NamedTempFile {
 #[test]
 fn every_workload_runs_on_every_dataset() {
     for dataset in ["randint", "dense"] {
-        let words = format!("--records 20000 --ops 5000 --dataset {dataset}");
+        let words = format!("--records 20000 --ops 5000 --verbs --dataset {dataset}");
         let (reports, out) = bench(&words).unwrap();
         assert_eq!(reports.len(), 7);
         for report in &reports {

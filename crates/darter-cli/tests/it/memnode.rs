@@ -258,7 +258,7 @@ fn tls_and_token_together() {
 type Counted = (String, u64, Vec<(String, Vec<u64>)>);
 
 fn bench_counts(arguments: &[&str]) -> Vec<Counted> {
-    let words = ["bench", "--records", "5000", "--ops", "2000", "--seed", "3", "--json"];
+    let words = ["bench", "--records", "5000", "--ops", "2000", "--seed", "3", "--verbs", "--json"];
     let output = darter(&[&words[..], arguments].concat());
     assert!(output.status.success(), "{}", said(&output));
     let count = |kind: &serde_json::Value, field: &str| {

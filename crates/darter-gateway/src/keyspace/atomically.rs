@@ -150,7 +150,7 @@ mod tests {
     /// `cargo test -p darter-gateway --lib few_round_trips -- --nocapture` prints the numbers.
     #[test]
     fn transactions_of_many_commands_take_few_round_trips() {
-        let store = Store::open("mem:64M").unwrap();
+        let store = Store::options().direct(false).open("mem:64M").unwrap();
         let mut keys = Keyspace::new(store, Arc::default());
         let names: Vec<Vec<u8>> = (0..100).map(|number| format!("key {number}").into_bytes()).collect();
         for _ in 0..2 {
