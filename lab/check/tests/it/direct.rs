@@ -16,12 +16,16 @@ use std::rc::Rc;
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Runs for each seed.
+/// Indexes.
+const SEEDS: u64 = 1000;
+/// Interrupted operations of each.
 const RUNS: u64 = 60;
 /// Operations before the interrupted ones.
 const BEFORE: usize = 40;
-/// Most loads of an operation before which it is interrupted.
+/// Loads of a scan before which it is interrupted first.
 const LOADS: usize = 400;
+/// The same for a get and a change.
+const LOADS_OF_ONE_KEY: usize = 60;
 
 #[derive(Clone, Debug)]
 enum Change {
@@ -39,6 +43,24 @@ impl Change {
             0 | 1 => Self::Put(key, value),
             2 => Self::Insert(key, value),
             _ => Self::Delete(key),
+        }
+    }
+
+    /// A change of the same key as one of `others`, most of the time.
+    fn drawn_like(others: &[Self], dice: &mut Pcg64Mcg) -> Self {
+        let mut own = Self::drawn(dice);
+        if !others.is_empty() && dice.random_ratio(3, 4) {
+            let other = others[dice.random_range(0..others.len())].key().to_vec();
+            match &mut own {
+                Self::Put(key, _) | Self::Insert(key, _) | Self::Delete(key) => *key = other,
+            }
+        }
+        own
+    }
+
+    fn key(&self) -> &[u8] {
+        match self {
+            Self::Put(key, _) | Self::Insert(key, _) | Self::Delete(key) => key,
         }
     }
 
@@ -102,35 +124,33 @@ fn clients(seed: u64, is_stored: bool) -> Clients {
 }
 
 impl Clients {
-    /// Runs `operation` with these changes before its load number `at`. Returns its result, and
-    /// whether it came to that load.
+    /// Runs `operation` with each of these changes before one of its loads. Returns its result, and
+    /// the number of changes that were made before it ended.
     fn interrupted<R>(
         &mut self,
-        at: usize,
-        changes: &[Change],
+        changes: &[(usize, Change)],
         operation: impl FnOnce(&Quiver<Local>, &mut Client<Local>) -> R,
-    ) -> (R, bool) {
+    ) -> (R, usize) {
         let (others, changes, loads) = (Rc::clone(&self.others), changes.to_vec(), Cell::new(0));
-        let has_come = Rc::new(Cell::new(false));
-        let comes = Rc::clone(&has_come);
+        let made = Rc::new(Cell::new(0));
+        let count = Rc::clone(&made);
         hook::set(Some(Box::new(move || {
-            if loads.replace(loads.get() + 1) == at {
-                comes.set(true);
-                let (index, client) = &mut *others.borrow_mut();
-                for change in &changes {
-                    change.run(index, client);
-                }
+            let load = loads.replace(loads.get() + 1);
+            let (index, client) = &mut *others.borrow_mut();
+            while let Some((_, change)) = changes.get(count.get()).filter(|(at, _)| *at <= load) {
+                change.run(index, client);
+                count.set(count.get() + 1);
             }
         })));
         let result = operation(&self.index, &mut self.own);
         hook::set(None);
-        (result, has_come.get())
+        (result, made.get())
     }
 
-    /// The states before, between and after these changes.
-    fn states(&self, changes: &[Change], has_come: bool) -> Vec<State> {
+    /// The states before, between and after changes.
+    fn states(&self, changes: &[Change]) -> Vec<State> {
         let mut states = vec![self.state.clone()];
-        for change in changes.iter().filter(|_| has_come) {
+        for change in changes {
             let mut next = states[states.len() - 1].clone();
             change.apply(&mut next);
             states.push(next);
@@ -154,9 +174,18 @@ fn apply_all(changes: &[Change], state: &mut State) {
     }
 }
 
-/// Draws changes, some of which are of one key.
-fn drawn_changes(dice: &mut Pcg64Mcg) -> Vec<Change> {
-    (0..dice.random_range(1..10)).map(|_| Change::drawn(dice)).collect()
+/// Draws changes, most of which are of keys of earlier ones, each with the load before which it is
+/// made: the first before one of `loads` loads, and each before the same load as the previous one,
+/// or a few loads later.
+fn drawn_changes(loads: usize, dice: &mut Pcg64Mcg) -> Vec<(usize, Change)> {
+    let (mut at, mut changes, mut drawn) = (dice.random_range(0..loads), Vec::new(), Vec::new());
+    for _ in 0..dice.random_range(1..10) {
+        let change = Change::drawn_like(&changes, dice);
+        changes.push(change.clone());
+        drawn.push((at, change));
+        at += dice.random_range(0..3);
+    }
+    drawn
 }
 
 fn run(seed: u64, is_stored: bool) {
@@ -168,73 +197,68 @@ fn run(seed: u64, is_stored: bool) {
         assert_eq!(change.run(&clients.index, &mut clients.own), expected, "{change:?}");
     }
     for _ in 0..RUNS {
-        let (changes, at) = (drawn_changes(&mut dice), dice.random_range(0..LOADS));
-        match dice.random_range(0..3) {
+        let which = dice.random_range(0..3);
+        let drawn = drawn_changes(if which == 0 { LOADS } else { LOADS_OF_ONE_KEY }, &mut dice);
+        let all: Vec<Change> = drawn.iter().map(|(_, change)| change.clone()).collect();
+        let own = Change::drawn_like(&all, &mut dice);
+        let (changes, content) = match which {
             0 => {
-                let key = drawn_key(&mut dice);
-                let at = at % 60;
-                let get =
-                    |index: &Quiver<Local>, client: &mut Client<Local>| block_on(index.get(client, &key));
-                let (found, has_come) = clients.interrupted(at, &changes, get);
-                let (found, states) = (found.unwrap(), clients.states(&changes, has_come));
-                let is_right = states.iter().any(|state| state.get(&key) == found.as_ref());
-                assert!(is_right, "seed {seed}: get {key:?} found {found:?}; {changes:?} before load {at}");
-                clients.state = states[states.len() - 1].clone();
-            }
-            1 => {
-                let is_reversed: bool = dice.random();
-                let range = ScanRange { reverse: is_reversed, ..ScanRange::all() };
+                let range = ScanRange { reverse: dice.random(), ..ScanRange::all() };
                 let scan = |index: &Quiver<Local>, client: &mut Client<Local>| {
-                    block_on(index.scan(client, &range, usize::MAX))
+                    block_on(index.scan(client, &range, usize::MAX)).unwrap()
                 };
-                let (found, has_come) = clients.interrupted(at, &changes, scan);
-                let (mut found, states) = (found.unwrap(), clients.states(&changes, has_come));
-                if is_reversed {
+                let (mut found, made) = clients.interrupted(&drawn, scan);
+                if range.reverse {
                     found.reverse();
                 }
                 assert!(found.windows(2).all(|pair| pair[0].0 < pair[1].0), "seed {seed}: {found:?}");
-                let found: State = found.into_iter().collect();
+                let (found, states) = (found.into_iter().collect::<State>(), clients.states(&all[..made]));
                 for key in states.iter().flat_map(State::keys).chain(found.keys()) {
                     let is_right = states.iter().any(|state| state.get(key) == found.get(key));
-                    assert!(
-                        is_right,
-                        "seed {seed}: scan found {key:?}: {:?}; {changes:?} before load {at}",
-                        found.get(key)
-                    );
+                    assert!(is_right, "seed {seed}: a scan found {key:?}: {:?}; {drawn:?}", found.get(key));
                 }
-                clients.state = states[states.len() - 1].clone();
+                (&all[..made], states[states.len() - 1].clone())
+            }
+            1 => {
+                let get = |index: &Quiver<Local>, client: &mut Client<Local>| {
+                    block_on(index.get(client, own.key())).unwrap()
+                };
+                let (found, made) = clients.interrupted(&drawn, get);
+                let states = clients.states(&all[..made]);
+                let is_right = states.iter().any(|state| state.get(own.key()) == found.as_ref());
+                assert!(is_right, "seed {seed}: get {:?} found {found:?}; {drawn:?}", own.key());
+                (&all[..made], states[states.len() - 1].clone())
             }
             _ => {
-                let own = Change::drawn(&mut dice);
-                let at = at % 60;
                 let change = |index: &Quiver<Local>, client: &mut Client<Local>| own.run(index, client);
-                let (outcome, has_come) = clients.interrupted(at, &changes, change);
-                let ends: Vec<State> = (0..=if has_come { changes.len() } else { 0 })
-                    .filter_map(|moment| {
-                        let mut state = clients.state.clone();
-                        apply_all(&changes[..moment], &mut state);
-                        let is_same = own.apply(&mut state) == outcome;
-                        let later = if has_come { &changes[moment..] } else { &[] };
-                        apply_all(later, &mut state);
-                        is_same.then_some(state)
-                    })
-                    .collect();
-                let content = clients.content();
-                assert!(
-                    ends.contains(&content),
-                    "seed {seed}: {own:?} returned {outcome}, left {content:?}; {changes:?} before load {at}"
-                );
-                clients.state = content;
+                let (outcome, made) = clients.interrupted(&drawn, change);
+                let ends = (0..=made).filter_map(|moment| {
+                    let mut state = clients.state.clone();
+                    apply_all(&all[..moment], &mut state);
+                    let is_same = own.apply(&mut state) == outcome;
+                    apply_all(&all[moment..made], &mut state);
+                    is_same.then_some(state)
+                });
+                let (ends, content) = (ends.collect::<Vec<State>>(), clients.content());
+                let is_right = ends.contains(&content);
+                assert!(is_right, "seed {seed}: {own:?} returned {outcome}, left {content:?}; {drawn:?}");
+                (&all[..made], content)
             }
-        }
+        };
+        clients.state = content;
         assert_eq!(clients.content(), clients.state, "seed {seed}");
+        // A key in a wrong place is found by a change, or a change puts another pair next to it.
+        for change in changes.iter().rev() {
+            let expected = change.apply(&mut clients.state);
+            assert_eq!(change.run(&clients.index, &mut clients.own), expected, "seed {seed}: {change:?}");
+        }
+        clients.is_sound();
     }
-    clients.is_sound();
 }
 
 #[test]
 fn direct_operations_are_of_one_moment() {
-    for seed in 0..150 {
+    for seed in 0..SEEDS {
         run(seed, seed % 3 == 0);
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn value_of(shared: &Shared, memory: Memory<'_>, key: &[u8]) -> Sure<
     if let Record::Own { value, word, .. } = page.record(key, |_| false)? {
         return Ok(Loaded::of(value, word.leaf_object().is_some()));
     }
-    match page.in_delta(key, Print::new(shared.keys, key))? {
+    match page.pair_in(page.delta(), key, Print::new(shared.keys, key))? {
         Some((_, _, image)) => Ok(Loaded::of(Some(image), true)),
         None if page.proves_absence(shared, key) => Ok(Loaded::of(None, false)),
         None => Err(Unsure),
@@ -66,7 +66,9 @@ pub(super) fn place_of(
     let may_skip_leaf = |word: Word| purpose == Purpose::Overwrite && word.may_be_leaf_of(leaf_print);
     let spot = match page.record(key, may_skip_leaf)? {
         Record::Own { addr, word, is_inline, value } => Lookup::Record { addr, word, is_inline, value },
-        Record::Other => match page.in_delta(key, print)? {
+        // The words that show that the key is absent must be those that show where it goes: in other
+        // words loaded later, the key may be gone from another place.
+        Record::Other => match page.pair_in(head.delta.iter().copied(), key, print)? {
             Some((addr, word, value)) => Lookup::Delta { addr, word, value },
             None if page.proves_absence(shared, key) => Lookup::absent(&head, print),
             None => return Err(Unsure),

@@ -168,22 +168,25 @@ impl<'m> Page<'m> {
         Ok(Record::Own { addr, word, is_inline: true, value })
     }
 
-    /// The key's pair in the delta: the slot's address, its word, and the leaf's image.
-    pub(in crate::quiver) fn in_delta(
+    /// The words of the delta, loaded one after another.
+    pub(in crate::quiver) fn delta(&self) -> impl Iterator<Item = Word> + use<'m> {
+        let words = self.words;
+        (FIXED_WORDS..FIXED_WORDS + self.shape.delta).map(move |at| Word(words.load(at)))
+    }
+
+    /// The key's pair in these words of the delta: the slot's address, its word, and the leaf's image.
+    pub(in crate::quiver) fn pair_in(
         &self,
+        delta: impl Iterator<Item = Word>,
         key: &[u8],
         print: Print,
     ) -> Sure<Option<(GlobalAddr, Word, Image)>> {
         let print = self.leaf_print(key, print);
-        for at in FIXED_WORDS..FIXED_WORDS + self.shape.delta {
-            let word = Word(self.words.load(at));
-            if word.is_empty() {
-                break;
-            }
+        for (at, word) in (FIXED_WORDS as u64..).zip(delta).take_while(|(_, word)| !word.is_empty()) {
             if word.may_be_leaf_of(print)
                 && let Some(image) = self.leaf(word, key)?
             {
-                return Ok(Some((self.at.addr.plus(at as u64 * 8), word, image)));
+                return Ok(Some((self.at.addr.plus(at * 8), word, image)));
             }
         }
         Ok(None)
