@@ -1,7 +1,7 @@
 //! Monitoring a gateway: its metrics, its slow log, the data of its status page, and the
 //! permissions to see them.
 
-use crate::door::{Client, Door, LONG, Reply, index};
+use crate::door::{Client, Door, LONG, Reply, index, options};
 use darter::IndexKind;
 use darter_gateway::GatewayOptions;
 use serde_json::Value;
@@ -53,9 +53,10 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
     panic!("never: {what}; but {last}");
 }
 
-/// Starts a gateway that has executed some commands.
+/// Starts a gateway that has executed some commands, by verbs, which are counted.
 pub fn busy() -> (Door, Client) {
-    let door = Door::open();
+    let store = options().direct(false).open("mem:128M").unwrap();
+    let door = Door::of(store, GatewayOptions { allow_flush: true, ..GatewayOptions::default() });
     let mut client = door.client();
     for number in 0..100 {
         client.say(&format!("SET fruit:{number:03} value-{number}"));

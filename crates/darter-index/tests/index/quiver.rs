@@ -91,9 +91,9 @@ fn damage_to_words_that_are_loaded_is_an_error_or_makes_no_difference() {
     damage_campaign::damage_is_an_error_or_makes_no_difference::<Direct>();
 }
 
-/// A search by loads posts no verb.
+/// A search by loads posts no verb, unless it meets a leaf of another key with the same print.
 #[test]
-fn a_direct_search_makes_no_round_trip() {
+fn direct_searches_make_hardly_any_round_trips() {
     let fabric = memory(64 << 20, 1);
     let pool = block_on(Pool::create(fabric, &PoolOptions::default())).unwrap();
     let mut client = pool.client().unwrap();
@@ -114,7 +114,8 @@ fn a_direct_search_makes_no_round_trip() {
     }
     assert_eq!(pairs, 2000);
     let after = client.endpoint().counters().unwrap().total();
-    assert_eq!(after.round_trips, before.round_trips);
+    let round_trips = after.round_trips - before.round_trips;
+    assert!(round_trips < 200, "{round_trips} for 2,000 gets and 2 scans");
 }
 
 /// Formerly everything that inserts created was placed on the memory node of the root until that

@@ -7,8 +7,8 @@
 //! that one right makes this one right: L3, L4 and L5 in `docs/quiver.md`.
 //!
 //! What is rare is left to the descent, which reads everything again: words that are being replaced,
-//! intents, vacant slots, keys that leave a path, leaves of other keys, and all damage. A search that
-//! is not sure returns [`Unsure`].
+//! intents, writes to vacant slots, keys that leave a path, leaves of other keys, and all damage. A
+//! search that is not sure returns [`Unsure`].
 //!
 //! [`Endpoint::memory`]: darter_fabric::Endpoint::memory
 
@@ -17,6 +17,9 @@ mod place;
 pub(super) use self::place::{Page, Sure, Unsure, Way, node_of, way_to};
 use self::place::{Record, page_of};
 use super::descent::{Found, Image, Lookup, PageSearchEnd, Purpose};
+use super::nibble::identity_of;
+use super::node::{Content, NodeAt};
+use super::page::PageRef;
 use super::pair::INLINE_WORDS_MAX;
 use super::shared::Shared;
 use super::word::{Print, Word};
@@ -39,7 +42,14 @@ impl Loaded {
 
 /// Loads a key's value.
 pub(super) fn value_of(shared: &Shared, memory: Memory<'_>, key: &[u8]) -> Sure<Loaded> {
-    let page = page_of(shared, memory, key)?;
+    let way = way_to(shared, memory, key)?;
+    let page = match way.content {
+        Content::None { hi } if way.own <= hi && is_on_path(shared, memory, key, way.node) => {
+            return Ok(Loaded::of(None, false));
+        }
+        Content::Page { class, addr, .. } => Page::of(memory, PageRef { addr, class }, key)?,
+        _ => return Err(Unsure),
+    };
     if let Record::Own { value, word, .. } = page.record(key, |_| false)? {
         return Ok(Loaded::of(value, word.leaf_object().is_some()));
     }
@@ -48,6 +58,12 @@ pub(super) fn value_of(shared: &Shared, memory: Memory<'_>, key: &[u8]) -> Sure<
         None if page.proves_absence(shared, key) => Ok(Loaded::of(None, false)),
         None => Err(Unsure),
     }
+}
+
+/// Whether a node has a prefix of the key.
+fn is_on_path(shared: &Shared, memory: Memory<'_>, key: &[u8], node: NodeAt) -> bool {
+    let identity = memory.words(node.addr, 1).map(|words| words.load(0));
+    identity == Some(identity_of(shared.keys, key, node.depth))
 }
 
 /// Finds a key's place for a change, as a descent for this purpose does.
