@@ -7,6 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Accounts, each with this much money at first.
 const ACCOUNTS: u32 = 20;
@@ -237,6 +238,35 @@ fn dart_refuses_transactions() {
     let store = Store::options().index(IndexKind::Dart).open("mem:16M").unwrap();
     let error = store.transact(|tx| tx.put("a", "1")).unwrap_err();
     assert!(error.to_string().contains("no transactions"), "{error}");
+}
+
+/// Gets and scans of two keys that transactions change all the time return the keys' own values.
+#[test]
+fn readers_see_values_and_no_intents() {
+    let store = store();
+    for key in ["a", "b"] {
+        store.put(key, 7_u64.to_le_bytes()).unwrap();
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let session = store.session().unwrap();
+                for _ in 0..5000 {
+                    session
+                        .transact(|tx| tx.put("a", 7_u64.to_le_bytes()).and(tx.put("b", 7_u64.to_le_bytes())))
+                        .unwrap();
+                }
+                is_over.store(true, Ordering::Relaxed);
+            });
+        }
+        let session = store.session().unwrap();
+        while !is_over.load(Ordering::Relaxed) {
+            assert_eq!(session.get("a").unwrap(), Some(7_u64.to_le_bytes().to_vec()));
+            let pairs: Vec<_> = session.range(..).map(|pair| pair.unwrap().1).collect();
+            assert_eq!(pairs, vec![7_u64.to_le_bytes().to_vec(); 2]);
+        }
+    });
 }
 
 /// A transfer between two keys takes five round trips, two of which read both keys and find their
