@@ -34,6 +34,10 @@ use darter_fabric::{Fabric, OpKind, turns};
 use darter_pool::Client;
 use std::pin::pin;
 
+/// The cost of a leaf that a scan loads, in leaves that gets load: a scan loads all leaves of a page,
+/// so a page with a quarter of its pairs in leaves is rebuilt at once.
+const LEAF_COST: i32 = 4;
+
 /// The result of reading a node: the pages to read next, with the edges that each is responsible
 /// for, in the order of the walk.
 struct PageRun {
@@ -83,7 +87,8 @@ impl<F: Fabric> Quiver<F> {
             if let Some(Ok(next)) = seen {
                 (cursor, turns) = (next, 0);
                 turns::worked(loaded.bytes).await;
-                pin!(operation.has_read_leaves(&at.key, std::mem::take(&mut loaded.moved_out))).await?;
+                let leaves = std::mem::take(&mut loaded.moved_out) * LEAF_COST;
+                pin!(operation.has_read_leaves(&at.key, leaves)).await?;
                 continue;
             }
             let ahead = operation.remembered(range, &at, sink.left, is_whole);
