@@ -12,7 +12,7 @@ use darter::{IndexKind, block_on};
 #[allow(async_fn_in_trait)] // each future runs in the thread that made it
 #[allow(clippy::missing_errors_doc)] // all methods fail if the pool or the index fails
 pub trait BenchTarget: Target {
-    /// Returns remarks on how the pool's memory was allocated.
+    /// Returns remarks on how the pool's memory was allocated, and on how searches read it.
     fn notes(&self) -> Vec<String>;
 
     /// Returns whether the pool holds any key.
@@ -53,7 +53,12 @@ pub trait TargetWork {
 
 impl BenchTarget for StoreTarget {
     fn notes(&self) -> Vec<String> {
-        self.store.notes()
+        let mut notes = self.store.notes();
+        if self.store.index().is_direct() {
+            notes
+                .push("searches load from this pool and make no round trips; --verbs posts verbs".to_owned());
+        }
+        notes
     }
 
     fn holds_keys(&self) -> Result<bool, BenchError> {

@@ -10,7 +10,6 @@ use crate::report::{WorkloadReport, bytes_text, kind_table, print_json, title, w
 use crate::teardown::{UsedBefore, delete_and_check};
 use crate::ycsb::Workload;
 use crate::{BenchError, Setting, processes};
-use darter::{IndexKind, Scheme};
 use darter_fabric::counted;
 use std::io::Write;
 
@@ -126,11 +125,6 @@ impl<T: BenchTarget> Run<'_, T> {
         ))?;
         for note in self.target.notes() {
             self.remark(&format!("note: {note}"))?;
-        }
-        let is_here =
-            matches!(plan.pool.scheme(), Scheme::Memory | Scheme::File(_)) && !plan.pool.is_flushed();
-        if is_here && !args.verbs && plan.index.name == IndexKind::Quiver.name() {
-            self.remark("note: searches load from this pool and make no round trips; --verbs posts them as over a network")?;
         }
         Ok(())
     }

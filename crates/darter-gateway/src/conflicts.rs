@@ -40,7 +40,7 @@ impl Requests {
         self.0 != before
     }
 
-    /// Returns the number of requests before the first one that is not in the set.
+    /// Returns the number of requests before the first request outside the set.
     pub(super) fn leading(self) -> usize {
         self.0.trailing_ones() as usize
     }
@@ -88,8 +88,8 @@ pub(super) struct Conflicts {
 }
 
 impl Conflicts {
-    /// Collects requests from the beginning up to the first one that must run alone. Returns their
-    /// number.
+    /// Collects requests from the beginning up to the first request that must run alone. Returns the
+    /// number of requests collected.
     pub(super) fn collect<'a>(
         &mut self,
         requests: impl Iterator<Item = Arguments<'a>>,

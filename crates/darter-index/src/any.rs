@@ -105,6 +105,11 @@ impl<F: Fabric> AnyIndex<F> {
         }
     }
 
+    /// Returns whether searches load words of the pool's memory, and so make no round trips.
+    pub fn is_direct(&self) -> bool {
+        matches!(self, Self::Quiver(index) if index.is_direct())
+    }
+
     /// Returns the searches that DART has sampled so far in this process; none for other indexes.
     pub fn samples(&self) -> SearchSamples {
         match self {

@@ -2,10 +2,11 @@
 //! ([`run_all`]).
 //!
 //! A turn of the loop polls the tasks that were woken, then lets each provider that this thread
-//! drives send and receive once: everything that the tasks have posted leaves together, as far as the
-//! provider has not sent it before, and each reply wakes its task. When nothing moves, the loop spins for as long as the provider's options
-//! allow, then sleeps until a socket or another thread wakes it. A waker is a task's number,
-//! created once for each thread; a wake from the same thread allocates nothing and takes no lock.
+//! drives send and receive once: everything that the tasks have posted leaves together, as far as
+//! the provider has not sent it before, and each reply wakes its task. When nothing moves, the loop
+//! spins for as long as the provider's options allow, then sleeps until a socket or another thread
+//! wakes it. A waker is a task's number, created once for each thread; a wake from the same thread
+//! allocates nothing and takes no lock.
 //!
 //! An [`ExternalDriver`] does the same for a thread that another executor runs.
 //!

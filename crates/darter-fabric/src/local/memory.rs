@@ -56,7 +56,7 @@ impl Words<'_> {
         self.words.len()
     }
 
-    /// Returns whether there are no words.
+    /// Returns whether the number of words is zero.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.words.is_empty()
@@ -65,7 +65,7 @@ impl Words<'_> {
     /// Loads a word.
     ///
     /// # Panics
-    /// If there are not so many words.
+    /// If `at` is not the position of a word.
     #[inline]
     pub fn load(self, at: usize) -> u64 {
         #[cfg(feature = "checker")]
@@ -87,7 +87,7 @@ impl Words<'_> {
         Order::default().load_into(self.words, buffer, identity);
     }
 
-    /// Returns a part of the words; `None` if there are not so many.
+    /// Returns `words` words from the position `first` on; `None` if some of them do not exist.
     #[inline]
     #[must_use]
     pub fn part(self, first: usize, words: usize) -> Option<Self> {

@@ -1,7 +1,7 @@
 //! The live pairs of a page, read with as much of their leaves as a new page needs.
 
 use super::nibble::{EdgeRange, common, edge, identity_of, nibbles};
-use super::page::{FIXED_WORDS, IDENTITY_AT, PageRef, Shape, standing_whole, verify_word};
+use super::page::{FIXED_WORDS, IDENTITY_AT, PageRef, Shape, image_in, standing_whole, verify_word};
 use super::pair::{INLINE_WORDS_MAX, Pair};
 use super::situations;
 use super::word::{Print, State, Word};
@@ -60,10 +60,9 @@ impl Content {
             let at = shape.record_at(rank);
             let record = &words[at..at + shape.record_words];
             let own = standing_whole(page.addr, record)?.map(|leaf| {
-                let mut image: Image = leaf::image_of(&record[1..], leaf.key.len(), leaf.value.len()).into();
-                image[0] = leaf::bind(image[0], page.addr);
-                let print = Print::new(keys, leaf.key);
-                Pair { key: leaf.key.into(), print, image: Some(image), leaf: None }
+                let words = leaf::image_of(&record[1..], leaf.key.len(), leaf.value.len()).len();
+                let image = Some(image_in(page.addr, &record[..=words]));
+                Pair { key: leaf.key.into(), print: Print::new(keys, leaf.key), image, leaf: None }
             });
             let addr = page.addr.plus(at as u64 * 8);
             verify_word(addr, Word(record[0]), shape.born, own.as_ref().map(|own| own.print))?;

@@ -25,9 +25,9 @@ use crate::checker::note;
 use crate::{IndexError, Result};
 use darter_fabric::Fabric;
 
-/// A page is rebuilt if one in so many of its pairs has moved out, where a leaf costs a round trip.
+/// A page is rebuilt if a sixth of its pairs have moved out, where a leaf costs a round trip.
 const PART_TO_READ: usize = 6;
-/// The same where a leaf costs a cache miss: a rebuild costs as much as some forty of them.
+/// The same where a leaf costs a cache miss: half of its pairs.
 const PART_TO_LOAD: usize = 2;
 
 /// Whether a read took a round trip for a leaf whose pair could be stored in a page.

@@ -121,6 +121,13 @@ impl<F: Fabric> Clone for Quiver<F> {
     }
 }
 
+impl<F: Fabric> Quiver<F> {
+    /// Whether searches load words of the pool's memory.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.shared.is_direct
+    }
+}
+
 impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
     const NAME: &'static str = "quiver";
 

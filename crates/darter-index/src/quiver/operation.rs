@@ -40,17 +40,14 @@ impl<'a, F: Fabric> Operation<'a, F> {
     /// loads lead to.
     pub(super) fn descent_for<'k>(&self, key: &'k [u8], purpose: Purpose) -> Descent<'k> {
         match self.loaded_node(key) {
-            Some(node) => Descent::at_node(self.shared, key, purpose, self.client.epoch(), node),
             None => Descent::new(self.shared, key, purpose, self.client.epoch()),
+            node => Descent::by_nodes(self.shared, key, purpose, self.client.epoch(), node),
         }
     }
 
     /// As [`Self::descent_for`] a writer, but does not begin at a page.
     pub(super) fn descent_by_nodes<'k>(&self, key: &'k [u8]) -> Descent<'k> {
-        match self.loaded_node(key) {
-            Some(node) => Descent::at_node(self.shared, key, Purpose::Write, self.client.epoch(), node),
-            None => Descent::by_nodes(self.shared, key, Purpose::Write, self.client.epoch()),
-        }
+        Descent::by_nodes(self.shared, key, Purpose::Write, self.client.epoch(), self.loaded_node(key))
     }
 
     /// The node with the slot that a key leads to, if searches load from memory.

@@ -11,7 +11,7 @@
 use super::VALUE_BYTES;
 use ::bf_tree::{BfTree, Config, LeafInsertResult, LeafReadResult, ScanReturnField};
 use darter_bench::BenchError;
-use darter_bench::target::{SortedPairs, Target, TargetSession};
+use darter_bench::target::{Target, TargetSession};
 
 const NAME: &str = "bf-tree";
 /// Bytes of a leaf.
@@ -107,13 +107,5 @@ impl TargetSession for BfTreeSession<'_> {
             count += 1;
         }
         Ok(count)
-    }
-
-    async fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError> {
-        let mut loaded = 0;
-        for (key, value) in sorted {
-            loaded += u64::from(self.put(&key, &value)?);
-        }
-        Ok(loaded)
     }
 }

@@ -8,7 +8,7 @@ use super::{VALUE_BYTES, Value, integer, value};
 use ::congee::epoch::Guard;
 use ::congee::{Congee, DefaultAllocator};
 use darter_bench::BenchError;
-use darter_bench::target::{SortedPairs, Target, TargetSession};
+use darter_bench::target::{Target, TargetSession};
 use darter_bench::ycsb::SCAN_RECORDS_MAX;
 
 /// The tree; its words are addresses of boxed values that it owns.
@@ -113,13 +113,5 @@ impl TargetSession for CongeeSession<'_> {
             copy_out(word, &guard, values);
         }
         Ok(count)
-    }
-
-    async fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError> {
-        let mut loaded = 0;
-        for (key, value) in sorted {
-            loaded += u64::from(!self.put(&key, &value)?);
-        }
-        Ok(loaded)
     }
 }

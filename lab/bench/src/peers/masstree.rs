@@ -13,7 +13,7 @@
 use super::{VALUE_BYTES, Value, value};
 use ::masstree::{MAX_KEY_LENGTH, MassTree15, RangeBound};
 use darter_bench::BenchError;
-use darter_bench::target::{SortedPairs, Target, TargetSession};
+use darter_bench::target::{Target, TargetSession};
 
 /// The tree.
 pub(super) struct MasstreeTarget {
@@ -87,13 +87,5 @@ impl TargetSession for MasstreeSession<'_> {
         };
         self.0.scan_values(RangeBound::Included(from), RangeBound::Unbounded, visit, &guard);
         Ok(values.len() / VALUE_BYTES)
-    }
-
-    async fn bulk_load(&mut self, sorted: SortedPairs<'_>) -> Result<u64, BenchError> {
-        let mut loaded = 0;
-        for (key, value) in sorted {
-            loaded += u64::from(!self.put(&key, &value)?);
-        }
-        Ok(loaded)
     }
 }

@@ -167,29 +167,21 @@ impl<'k> Descent<'k> {
         descent
     }
 
-    /// A descent that begins at the deepest node that the process remembers.
-    pub(super) fn by_nodes(shared: &Shared, key: &'k [u8], purpose: Purpose, epoch: u64) -> Self {
-        let mut descent = Self::from_root(shared, key, purpose, epoch);
-        descent.may_skip = true;
-        let hit = shared.cache.find(&mut descent.key);
-        match hit {
-            Some(hit) => descent.enter_node(hit.node),
-            None => descent.enter_root(shared),
-        }
-        descent
-    }
-
-    /// A descent that begins at this node if it is still what the hint says.
-    pub(super) fn at_node(
+    /// A descent that begins at this node, if it is still what the hint says, or else at the deepest
+    /// node that the process remembers.
+    pub(super) fn by_nodes(
         shared: &Shared,
         key: &'k [u8],
         purpose: Purpose,
         epoch: u64,
-        node: NodeHint,
+        node: Option<NodeHint>,
     ) -> Self {
         let mut descent = Self::from_root(shared, key, purpose, epoch);
         descent.may_skip = true;
-        descent.enter_node(node);
+        match node.or_else(|| shared.cache.find(&mut descent.key).map(|hit| hit.node)) {
+            Some(node) => descent.enter_node(node),
+            None => descent.enter_root(shared),
+        }
         descent
     }
 

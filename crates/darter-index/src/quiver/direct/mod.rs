@@ -14,56 +14,58 @@
 
 mod place;
 
+use self::place::Record;
 pub(super) use self::place::{Page, Sure, Unsure, Way, node_of, way_to};
-use self::place::{Record, page_of};
 use super::descent::{Found, Image, Lookup, PageSearchEnd, Purpose};
-use super::nibble::identity_of;
-use super::node::{Content, NodeAt};
-use super::page::PageRef;
+use super::node::Content;
 use super::pair::INLINE_WORDS_MAX;
 use super::shared::Shared;
 use super::word::{Print, Word};
+use crate::Result;
+use crate::radix::leaf;
+use darter_fabric::GlobalAddr;
 use darter_fabric::local::Memory;
 
 /// A key's value, as loaded.
-pub(super) struct Loaded {
+pub(super) struct LoadedValue {
     /// The leaf's image; `None` if the key is absent.
-    pub(super) image: Option<Image>,
+    image: Option<Image>,
     /// Whether the pair has a leaf although it could be stored in a page.
     pub(super) is_moved_out: bool,
 }
 
-impl Loaded {
+impl LoadedValue {
     fn of(image: Option<Image>, is_leaf: bool) -> Self {
         let is_moved_out = is_leaf && image.as_ref().is_some_and(|image| image.len() <= INLINE_WORDS_MAX);
         Self { image, is_moved_out }
     }
+
+    /// The value; `None` if the key is absent.
+    #[inline]
+    pub(super) fn value(&self) -> Result<Option<&[u8]>> {
+        let parsed = self.image.as_ref().map(|image| leaf::parse_again(GlobalAddr::NULL, image));
+        Ok(parsed.transpose()?.map(|pair| pair.value))
+    }
 }
 
 /// Loads a key's value.
-pub(super) fn value_of(shared: &Shared, memory: Memory<'_>, key: &[u8]) -> Sure<Loaded> {
+pub(super) fn value_of(shared: &Shared, memory: Memory<'_>, key: &[u8]) -> Sure<LoadedValue> {
     let way = way_to(shared, memory, key)?;
-    let page = match way.content {
-        Content::None { hi } if way.own <= hi && is_on_path(shared, memory, key, way.node) => {
-            return Ok(Loaded::of(None, false));
-        }
-        Content::Page { class, addr, .. } => Page::of(memory, PageRef { addr, class }, key)?,
-        _ => return Err(Unsure),
-    };
+    if let Content::None { hi } = way.content
+        && way.own <= hi
+        && way.is_of(shared, key)
+    {
+        return Ok(LoadedValue::of(None, false));
+    }
+    let page = way.page(memory, key)?;
     if let Record::Own { value, word, .. } = page.record(key, |_| false)? {
-        return Ok(Loaded::of(value, word.leaf_object().is_some()));
+        return Ok(LoadedValue::of(value, word.leaf_object().is_some()));
     }
     match page.pair_in(page.delta(), key, Print::new(shared.keys, key))? {
-        Some((_, _, image)) => Ok(Loaded::of(Some(image), true)),
-        None if page.proves_absence(shared, key) => Ok(Loaded::of(None, false)),
+        Some((_, _, image)) => Ok(LoadedValue::of(Some(image), true)),
+        None if page.proves_absence(shared, key) => Ok(LoadedValue::of(None, false)),
         None => Err(Unsure),
     }
-}
-
-/// Whether a node has a prefix of the key.
-fn is_on_path(shared: &Shared, memory: Memory<'_>, key: &[u8], node: NodeAt) -> bool {
-    let identity = memory.words(node.addr, 1).map(|words| words.load(0));
-    identity == Some(identity_of(shared.keys, key, node.depth))
 }
 
 /// Finds a key's place for a change, as a descent for this purpose does.
@@ -73,7 +75,7 @@ pub(super) fn place_of(
     key: &[u8],
     purpose: Purpose,
 ) -> Sure<PageSearchEnd> {
-    let page = page_of(shared, memory, key)?;
+    let page = way_to(shared, memory, key)?.page(memory, key)?;
     let (head, print) = (page.head()?, Print::new(shared.keys, key));
     if head.is_sealed {
         return Err(Unsure);

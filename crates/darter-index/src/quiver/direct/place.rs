@@ -64,8 +64,9 @@ pub(in crate::quiver) enum Record {
 
 /// The slot that a key leads to.
 pub(in crate::quiver) struct Way {
-    /// The node that has the slot.
+    /// The node that has the slot, and its identity.
     pub(in crate::quiver) node: NodeAt,
+    pub(in crate::quiver) identity: u64,
     /// The slot's edge, and the key's.
     pub(in crate::quiver) lo: u8,
     pub(in crate::quiver) own: u8,
@@ -97,7 +98,7 @@ pub(in crate::quiver) fn way_to(shared: &Shared, memory: Memory<'_>, key: &[u8])
             Content::Node { skip, addr } if lo == own => {
                 node = NodeAt { addr, depth: node.depth + 1 + skip };
             }
-            content => return Ok(Way { node, lo, own, content }),
+            content => return Ok(Way { node, identity, lo, own, content }),
         }
     }
 }
@@ -109,19 +110,25 @@ pub(in crate::quiver) fn node_of(shared: &Shared, memory: Memory<'_>, key: &[u8]
     Ok(NodeHint { addr, born: born(guard), depth })
 }
 
-/// Finds the page that is responsible for a key, if there is one.
-#[inline]
-pub(in crate::quiver) fn page_of<'m>(shared: &Shared, memory: Memory<'m>, key: &[u8]) -> Sure<Page<'m>> {
-    match way_to(shared, memory, key)?.content {
-        Content::Page { class, addr, .. } => Page::of(memory, PageRef { addr, class }, key),
-        _ => Err(Unsure),
+impl Way {
+    /// Whether the node has a prefix of the key that led to the slot.
+    pub(in crate::quiver) fn is_of(&self, shared: &Shared, key: &[u8]) -> bool {
+        self.identity == identity_of(shared.keys, key, self.node.depth)
+    }
+
+    /// The slot's page, if the page is responsible for the key's edge.
+    #[inline]
+    pub(in crate::quiver) fn page<'m>(&self, memory: Memory<'m>, key: &[u8]) -> Sure<Page<'m>> {
+        match self.content {
+            Content::Page { class, addr, .. } => Page::of(memory, PageRef { addr, class }, key),
+            _ => Err(Unsure),
+        }
     }
 }
 
 impl<'m> Page<'m> {
-    /// A page that a slot led to, if it is responsible for the key's edge.
     #[inline]
-    pub(in crate::quiver) fn of(memory: Memory<'m>, page: PageRef, key: &[u8]) -> Sure<Self> {
+    fn of(memory: Memory<'m>, page: PageRef, key: &[u8]) -> Sure<Self> {
         // The guard tells where the map is: both are fetched at once.
         memory.prefetch(page.addr, FIXED_WORDS + DELTA_MAX + MAP_WORDS_FORESEEN);
         let words = memory.words(page.addr, page.words()).ok_or(Unsure)?;
@@ -143,18 +150,17 @@ impl<'m> Page<'m> {
     pub(in crate::quiver) fn record(&self, key: &[u8], may_skip_leaf: impl Fn(Word) -> bool) -> Sure<Record> {
         let Some(rank) = self.rank(key)? else { return Ok(Record::Other) };
         let addr = self.at.addr.plus(self.shape.record_at(rank) as u64 * 8);
-        let words = self.record_words(rank)?;
-        let word = Word(words.load(0));
+        let word = Word(self.words.load(self.shape.record_at(rank)));
         let state = word.state();
-        if words.len() < 2 || words.load(1) == 0 {
+        let Some(image) = self.own_words(rank)? else {
             // No pair was ever stored here: the key is in the leaf.
             let State::Leaf { .. } = state else { return Err(Unsure) };
             return Ok(match self.leaf(word, key)? {
                 Some(value) => Record::Own { addr, word, is_inline: false, value: Some(value) },
                 None => Record::Other,
             });
-        }
-        let image = self.image(words)?;
+        };
+        let image = self.image(image);
         if self.parse(addr, &image)?.key != key {
             return Ok(Record::Other);
         }
@@ -203,11 +209,10 @@ impl<'m> Page<'m> {
     fn is_undamaged(&self, shared: &Shared, key: &[u8]) -> Sure<bool> {
         let head = self.head()?;
         let Some(rank) = self.rank(key)? else { return Ok(true) };
-        let words = self.record_words(rank)?;
-        let image = self.image(words)?;
+        let image = self.image(self.own_words(rank)?.ok_or(Unsure)?);
         let (addr, other) = (head.record_addr(rank), self.parse(self.at.addr, &image)?.key);
-        let print = Some(Print::new(shared.keys, other));
-        let is_own_word = verify_word(addr, Word(words.load(0)), self.shape.born, print).is_ok();
+        let (word, print) = (self.words.load(self.shape.record_at(rank)), Print::new(shared.keys, other));
+        let is_own_word = verify_word(addr, Word(word), self.shape.born, Some(print)).is_ok();
         Ok(is_own_word && self.shape.may_stand_at(rank, &head.map, other, key))
     }
 
@@ -226,23 +231,37 @@ impl<'m> Page<'m> {
         self.words.part(first, words).ok_or(Unsure)
     }
 
-    /// The words of a record.
-    pub(in crate::quiver) fn record_words(&self, rank: usize) -> Sure<Words<'m>> {
-        self.part(self.shape.record_at(rank), self.shape.record_words)
+    /// The words of the pair stored in a record, whatever the record's word; `None` if there never
+    /// was one.
+    pub(in crate::quiver) fn own_words(&self, rank: usize) -> Sure<Option<Words<'m>>> {
+        let words = self.shape.record_words.saturating_sub(1);
+        let own = self.part(self.shape.record_at(rank) + 1, words)?;
+        Ok(Some(own).filter(|own| !own.is_empty() && own.load(0) != 0))
     }
 
-    /// The image of the pair stored in a record, which has one.
-    fn image(&self, record: Words<'_>) -> Sure<Image> {
-        let mut image: Image = loaded(record.part(1, record.len() - 1).ok_or(Unsure)?);
+    /// The image of the pair stored in a record.
+    fn image(&self, own: Words<'_>) -> Image {
+        let mut image: Image = loaded(own);
         image[0] = leaf::bind(image[0], self.at.addr);
-        Ok(image)
+        image
+    }
+
+    /// The address and the words of the leaf that a word names, unless it is an intent or has more
+    /// than `words_max` words.
+    pub(in crate::quiver) fn leaf_words(
+        &self,
+        word: Word,
+        words_max: usize,
+    ) -> Sure<(GlobalAddr, Words<'m>)> {
+        let (addr, class, _) = word.leaf_object().filter(|_| !word.is_intent()).ok_or(Unsure)?;
+        let words = Some(leaf::class_words(class)).filter(|words| *words <= words_max).ok_or(Unsure)?;
+        Ok((addr, self.memory.words(addr, words).ok_or(Unsure)?))
     }
 
     /// The image of the leaf that a word names, if it is the key's; `None` if it is another key's.
     fn leaf(&self, word: Word, key: &[u8]) -> Sure<Option<Image>> {
-        let (addr, class, _) = word.leaf_object().filter(|_| !word.is_intent()).ok_or(Unsure)?;
-        let words = Some(leaf::class_words(class)).filter(|words| *words <= LEAF_WORDS_MAX).ok_or(Unsure)?;
-        let image: Image = loaded(self.memory.words(addr, words).ok_or(Unsure)?);
+        let (addr, words) = self.leaf_words(word, LEAF_WORDS_MAX)?;
+        let image: Image = loaded(words);
         let is_own = self.parse(addr, &image)?.key == key;
         // Other keys rarely have the same print: on a medium, it may be damage.
         if is_own || self.memory.is_transient() { Ok(is_own.then_some(image)) } else { Err(Unsure) }

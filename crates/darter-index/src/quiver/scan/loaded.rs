@@ -1,7 +1,7 @@
 //! Scans in memory that this process can load from: the pairs of one page after another.
 //!
 //! The slots of a page's node are loaded from the position's own edge downwards, and then upwards to
-//! the next one that is not EMPTY. A page that is responsible for exactly the edges in between
+//! the next one that is not EMPTY. If the page is responsible for exactly the edges in between, it
 //! was responsible for each of them during the scan: when the slots before the edge were EMPTY, no
 //! part of the page that contains the edge was linked (L5 in `docs/quiver.md`). A page that is being
 //! parted, and everything rare, is left to the scan by verbs.
@@ -10,9 +10,9 @@ use super::cursor::Cursor;
 use super::rows::ends_sector;
 use crate::ScanRange;
 use crate::quiver::direct::{Page, Sure, Unsure, Way, way_to};
-use crate::quiver::nibble::{EdgeRange, LAST, identity_of};
+use crate::quiver::nibble::{EdgeRange, LAST};
 use crate::quiver::node::{Content, HEAD_WORDS, SLOTS_END, Slot};
-use crate::quiver::page::{FIXED_WORDS, IDENTITY_AT, PageRef, verify_word};
+use crate::quiver::page::{IDENTITY_AT, verify_word};
 use crate::quiver::pair::INLINE_WORDS_MAX;
 use crate::quiver::shared::Shared;
 use crate::quiver::word::{Print, State, Word};
@@ -53,11 +53,14 @@ pub(super) struct Loaded {
     delta: Vec<Row>,
     /// Leaves read so far whose pairs could be stored in pages.
     pub(super) moved_out: i32,
-    /// Bytes of the images read last.
-    pub(super) bytes: usize,
 }
 
 impl Loaded {
+    /// The bytes that the last visit has copied.
+    pub(super) fn bytes(&self) -> usize {
+        self.words.len() * 8
+    }
+
     /// Hands on the pairs of the page that a position leads to. Returns the position after it. The
     /// scan by verbs must continue if the result is [`Unsure`]; then no pair was handed on.
     pub(super) fn visit(
@@ -67,19 +70,20 @@ impl Loaded {
         at: &Cursor,
         sink: &mut Sink<'_>,
     ) -> Sure<Option<Cursor>> {
-        let Way { node, lo, own, content } = way_to(shared, memory, &at.key)?;
-        let words = memory.words(node.addr, SLOTS_END).ok_or(Unsure)?;
-        let identity = words.load(0);
-        if at.falls_short_of(node.depth) || identity != identity_of(shared.keys, &at.key, node.depth) {
+        self.words.clear();
+        let way = way_to(shared, memory, &at.key)?;
+        let Way { node, identity, lo, own, content } = way;
+        if at.falls_short_of(node.depth) || !way.is_of(shared, &at.key) {
             return Err(Unsure);
         }
+        let words = memory.words(node.addr, SLOTS_END).ok_or(Unsure)?;
         let slot = |edge: u8| Slot::loaded(words.load(HEAD_WORDS + usize::from(edge)), identity, edge);
         let next = (own + 1..=LAST).find(|edge| slot(*edge).content() != Content::Empty);
         let edges = EdgeRange { lo, hi: next.map_or(LAST, |next| next - 1) };
         match content {
             Content::None { hi } if hi == edges.hi => {}
-            Content::Page { class, addr, .. } => {
-                let page = Page::of(memory, PageRef { addr, class }, &at.key)?;
+            Content::Page { .. } => {
+                let page = way.page(memory, &at.key)?;
                 if (page.shape.edges, page.shape.depth, page.words.load(IDENTITY_AT))
                     != (edges, node.depth, identity)
                 {
@@ -102,7 +106,6 @@ impl Loaded {
         range: &ScanRange,
         (path, limit): (&[u8], usize),
     ) -> Sure<()> {
-        self.words.clear();
         self.rows.clear();
         self.delta.clear();
         if !page.memory.is_transient() {
@@ -112,11 +115,7 @@ impl Loaded {
             |key: &[u8]| if range.reverse { range.ends_before(key) } else { range.begins_behind(key) };
         let is_after =
             |key: &[u8]| if range.reverse { range.begins_behind(key) } else { range.ends_before(key) };
-        for at in FIXED_WORDS..FIXED_WORDS + page.shape.delta {
-            let word = Word(page.words.load(at));
-            if word.is_empty() {
-                break;
-            }
+        for word in page.delta().take_while(|word| !word.is_empty()) {
             if let State::Leaf { .. } = word.state() {
                 let row = self.leaf(shared, page, word)?;
                 let key = Row::of(&self.words, row).key;
@@ -129,8 +128,6 @@ impl Loaded {
             }
         }
         let order_of = |a: &[u8], b: &[u8]| if range.reverse { compare(b, a) } else { compare(a, b) };
-        let words = &self.words;
-        self.delta.sort_unstable_by(|a, b| order_of(Row::of(words, *a).key, Row::of(words, *b).key));
         let (records, first) = (page.shape.records, self.first(page, &is_before, range.reverse)?);
         let mut last: Option<Row> = None;
         for at in first..records {
@@ -157,7 +154,6 @@ impl Loaded {
         if last.is_some_and(|last| !page.shape.may_have(Row::of(&self.words, last).key, path)) {
             return Err(Unsure);
         }
-        self.bytes = self.words.len() * 8;
         if !self.delta.is_empty() {
             self.rows.append(&mut self.delta);
             let words = &self.words;
@@ -178,7 +174,7 @@ impl Loaded {
         while low < high {
             let middle = low + (high - low) / 2;
             let rank = if reverse { page.shape.records - 1 - middle } else { middle };
-            // A record without a pair of its own is passed over one by one.
+            // The records are passed over one by one if one of them has no pair.
             let Some(row) = self.own_pair(page, rank)? else { return Ok(low) };
             if is_before(Row::of(&self.words, row).key) {
                 low = middle + 1;
@@ -192,11 +188,8 @@ impl Loaded {
 
     /// Copies the pair stored in a record, whatever the record's word; `None` if there is none.
     fn own_pair(&mut self, page: &Page<'_>, rank: usize) -> Sure<Option<Row>> {
-        let words = page.record_words(rank)?;
-        if words.len() < 2 || words.load(1) == 0 {
-            return Ok(None);
-        }
-        let at = self.copy(words.part(1, words.len() - 1).ok_or(Unsure)?);
+        let Some(words) = page.own_words(rank)? else { return Ok(None) };
+        let at = self.copy(words);
         self.words[at] = leaf::bind(self.words[at], page.at.addr);
         self.row(page, page.at.addr, at).map(Some)
     }
@@ -231,14 +224,10 @@ impl Loaded {
 
     /// Copies the leaf that a word names.
     fn leaf(&mut self, shared: &Shared, page: &Page<'_>, word: Word) -> Sure<Row> {
-        let (addr, class, _) = word.leaf_object().filter(|_| !word.is_intent()).ok_or(Unsure)?;
-        let words = leaf::class_words(class);
-        if words > LEAF_WORDS_MAX {
-            return Err(Unsure);
-        }
-        let at = self.copy(page.memory.words(addr, words).ok_or(Unsure)?);
+        let (addr, words) = page.leaf_words(word, LEAF_WORDS_MAX)?;
+        let at = self.copy(words);
         let row = self.row(page, addr, at)?;
-        self.moved_out += i32::from(words <= INLINE_WORDS_MAX);
+        self.moved_out += i32::from(words.len() <= INLINE_WORDS_MAX);
         if !page.memory.is_transient() {
             let key = Row::of(&self.words, row).key;
             if !word.may_be_leaf_of(page.leaf_print(key, Print::new(shared.keys, key))) {

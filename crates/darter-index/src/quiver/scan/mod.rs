@@ -86,7 +86,7 @@ impl<F: Fabric> Quiver<F> {
             let seen = memory.map(|memory| loaded.visit((&self.shared, memory), range, &at, &mut sink));
             if let Some(Ok(next)) = seen {
                 (cursor, turns) = (next, 0);
-                turns::worked(loaded.bytes).await;
+                turns::worked(loaded.bytes()).await;
                 let leaves = std::mem::take(&mut loaded.moved_out) * LEAF_COST;
                 pin!(operation.has_read_leaves(&at.key, leaves)).await?;
                 continue;

@@ -102,7 +102,7 @@ impl<F: Fabric> Operation<'_, F> {
             note(situations::TRANSACTION_CONFLICT);
             return Ok(Prepared::Conflict);
         }
-        let Some(place) = place_of(self.shared.keys, key, &found) else {
+        let Some(place) = place_of(key, &found) else {
             self.make_room(key, found).await?;
             return Ok(Prepared::Later);
         };

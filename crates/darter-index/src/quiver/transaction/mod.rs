@@ -19,12 +19,11 @@ use super::intents::intent_at;
 use super::operation::Operation;
 use super::page::{PageRef, Shape};
 use super::situations;
-use super::word::{LeafPrint, Print, Word};
+use super::word::{LeafPrint, Word};
 use super::write::CONCURRENT_DELETES_MAX;
 use crate::checker::note;
 use crate::ordered::{check_key, check_order};
 use crate::radix::intent::{Intent, State, Status};
-use crate::radix::prefix_hash::HashKeys;
 use crate::radix::{TURNS_MAX, leaf, no_progress, search};
 use crate::{Access, Commit, IndexError, Result};
 use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind};
@@ -230,8 +229,8 @@ fn age_of(status: Status, at: Option<GlobalAddr>) -> Age {
 
 /// The place of a key in the page where a writer's search ended; `None` if the page must be
 /// replaced first.
-fn place_of(keys: HashKeys, key: &[u8], found: &Found) -> Option<Place> {
-    let (head, print) = (&found.head, Print::new(keys, key));
+fn place_of(key: &[u8], found: &Found) -> Option<Place> {
+    let (head, print) = (&found.head, found.print);
     let (addr, word, removed, removals) = match &found.spot {
         Lookup::Record { addr, word, is_inline: true, .. } => {
             (*addr, *word, Word::tomb(head.shape.born, print), Some(head.removals_addr()))

@@ -100,7 +100,7 @@ impl<F: Fabric> Operation<'_, F> {
                 PageSearchEnd::Page(found)
                     if intent_in(&found.spot)?.is_some_and(|intent| Some(intent.status) == own.at) =>
                 {
-                    if let Some(place) = place_of(self.shared.keys, key, &found) {
+                    if let Some(place) = place_of(key, &found) {
                         located.push((one, place));
                     } else {
                         let helped = self.make_room(key, found).await.map(drop);
@@ -252,8 +252,8 @@ impl<F: Fabric> Operation<'_, F> {
             let state = self.decide(&intent, None).await?;
             let was_present = intent.old.is_some();
             let outcome = intent.value(state).map(<[u8]>::to_vec);
-            let Some((place, (addr, class, _))) = place_of(self.shared.keys, key, &found)
-                .and_then(|place| place.word.leaf_object().map(|leaf| (place, leaf)))
+            let Some((place, (addr, class, _))) =
+                place_of(key, &found).and_then(|place| place.word.leaf_object().map(|leaf| (place, leaf)))
             else {
                 self.make_room(key, found).await?;
                 continue;
