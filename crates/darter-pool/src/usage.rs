@@ -183,7 +183,7 @@ pub(crate) async fn usage<F: Fabric>(
             let holder = match (word.state, word.owner()) {
                 (BlockState::Free, _) => BlockHolder::Free,
                 (BlockState::Closed, _) => {
-                    usage.closed_room_bytes += u64::from(word.low) * 16;
+                    usage.closed_room_bytes += word.closed_room();
                     BlockHolder::Closed
                 }
                 (BlockState::Owned, Some(owner)) if owner == me => BlockHolder::Member(me.member.into()),

@@ -171,6 +171,10 @@ impl<F: Fabric> Blocks<F> {
         let mut batch = endpoint.batch();
         let read = batch.read(self.layout().block_addr(block), self.layout().pages as usize);
         let done = submit(endpoint, batch).await?;
+        if !word.has_left(done.words(read)) {
+            let BlockId { node, index } = block;
+            report.violation(format!("block {index} of node {node}: its page words are damaged"));
+        }
         let mut books = OwnBlock::from_page_words(self.layout(), word, done.words(read));
         drop(done);
         for (page, _) in (0u32..).zip(&books.pages).filter(|(_, held)| matches!(held, Page::Lost)) {

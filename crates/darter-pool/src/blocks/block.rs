@@ -3,8 +3,10 @@
 //! ```text
 //!  63  60 59  56 55    48 47          32 31                     0
 //! +------+------+--------+--------------+------------------------+
-//! | state| kind | member |   sequence   | incarnation, or room   |
-//! +------+------+--------+--------------+------------------------+
+//! | state| kind | member |   sequence   |      incarnation       |  OWNED, SWEEPING
+//! +------+------+--------+--------------+---------+--------------+
+//! | state| kind | check  |   sequence   |  check  |     room     |  CLOSED: 22 bits of room
+//! +------+------+--------+--------------+---------+--------------+
 //!
 //!            grant                  close
 //!   FREE ------------> OWNED(me) ------------> CLOSED ---.
@@ -19,10 +21,16 @@
 //! Every change is one CAS and increments the sequence. A late CAS of a cancelled operation thus
 //! finds another word, even if the block has come back to the same owner. (The sequence wraps after
 //! 65,536 changes; no verb is in flight that long.) If a word's member line no longer shows the
-//! incarnation, the owner is dead. CLOSED stores an estimate of the room left, in 16-byte units, in
-//! place of the incarnation.
+//! incarnation, the owner is dead.
+//!
+//! In place of the owner, CLOSED stores the room that was left, in 16-byte units, and 18 bits of a
+//! checksum of the block's page words. A medium may damage page words, and objects would then be
+//! allocated where others are in use, so the next owner compares them first ([`BlockWord::has_left`]).
 
 use super::object::AllocKind;
+
+/// Bits of the room in a CLOSED word. A block of the largest size is FREE if all of it is.
+const ROOM_BITS: u32 = 22;
 
 /// Which member may cut slabs from a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +52,7 @@ pub(crate) struct BlockWord {
     pub kind: AllocKind,
     pub member: u8,
     pub sequence: u16,
-    /// Incarnation of the owner; for CLOSED, free room in 16-byte units.
+    /// Incarnation of the owner; for CLOSED, a part of the check, and the room.
     pub low: u32,
 }
 
@@ -63,13 +71,9 @@ impl BlockWord {
             1 => AllocKind::Leaf,
             _ => return None,
         };
-        Some(Self {
-            state,
-            kind,
-            member: (word >> 48) as u8,
-            sequence: (word >> 32) as u16,
-            low: word as u32,
-        })
+        let (member, low) = ((word >> 48) as u8, word as u32);
+        let is_sound = state != BlockState::Free || (kind, member, low) == (AllocKind::Inner, 0, 0);
+        is_sound.then_some(Self { state, kind, member, sequence: (word >> 32) as u16, low })
     }
 
     /// Encodes the word.
@@ -103,15 +107,28 @@ impl BlockWord {
         self.next(BlockState::Free, AllocKind::Inner, MemberId { member: 0, incarnation: 0 })
     }
 
-    /// The word after a clean close with `room` bytes free.
-    pub(crate) fn closed(self, room: u64) -> Self {
-        let units = u32::try_from(room / 16).unwrap_or(u32::MAX);
-        self.next(BlockState::Closed, self.kind, MemberId { member: 0, incarnation: units })
+    /// The word after a clean close with `room` bytes free, which leaves these page words.
+    pub(crate) fn closed(self, room: u64, page_words: &[u64]) -> Self {
+        let units = (room / 16).min((1 << ROOM_BITS) - 1) as u32;
+        let check = check(page_words);
+        let owner = MemberId { member: (check >> 10) as u8, incarnation: check << ROOM_BITS | units };
+        self.next(BlockState::Closed, self.kind, owner)
+    }
+
+    /// The word of a closed block that a member took over, with the word `owned`, and leaves as it was.
+    pub(crate) fn closed_again(self, owned: Self) -> Self {
+        Self { sequence: owned.sequence.wrapping_add(1), ..self }
     }
 
     /// Bytes that the last owner left free in a closed block; 0 for any other.
     pub(crate) fn closed_room(self) -> u64 {
-        if self.state == BlockState::Closed { u64::from(self.low) * 16 } else { 0 }
+        let units = u64::from(self.low) & ((1 << ROOM_BITS) - 1);
+        if self.state == BlockState::Closed { units * 16 } else { 0 }
+    }
+
+    /// Whether the last owner left these page words in a closed block.
+    pub(crate) fn has_left(self, page_words: &[u64]) -> bool {
+        check(page_words) == u32::from(self.member) << 10 | self.low >> ROOM_BITS
     }
 
     /// Returns the owner, in the states that name one.
@@ -119,6 +136,14 @@ impl BlockWord {
         let named = matches!(self.state, BlockState::Owned | BlockState::Sweeping);
         named.then_some(MemberId { member: self.member, incarnation: self.low })
     }
+}
+
+/// 18 bits that depend on all bits of a block's page words.
+fn check(page_words: &[u64]) -> u32 {
+    let mixed = page_words.iter().fold(0x426c_6f63_6b20_7061, |sum: u64, &word| {
+        (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+    });
+    (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 46) as u32
 }
 
 /// One incarnation of a member.
@@ -141,10 +166,23 @@ mod tests {
         let owned = free.next(BlockState::Owned, AllocKind::Leaf, owner);
         assert_eq!(BlockWord::decode(owned.encode()), Some(owned));
         assert_eq!(owned.owner(), Some(owner));
-        let closed = owned.closed(1 << 20);
-        assert_eq!((closed.kind, closed.low, closed.sequence), (AllocKind::Leaf, 1 << 16, 2));
+        let words = [0x123, 0, 0x10b];
+        let closed = owned.closed(1 << 20, &words);
+        assert_eq!(BlockWord::decode(closed.encode()), Some(closed));
+        assert_eq!((closed.kind, closed.closed_room(), closed.sequence), (AllocKind::Leaf, 1 << 20, 2));
+        assert!(closed.has_left(&words));
+        for (at, bit) in (0..3).flat_map(|at| (0..64).map(move |bit| (at, bit))) {
+            let mut other = words;
+            other[at] ^= 1 << bit;
+            assert!(!closed.has_left(&other), "bit {bit} of word {at}");
+        }
+        assert!(!closed.has_left(&[0; 3]) && !owned.closed(0, &[0; 3]).has_left(&words));
+        let again = closed.closed_again(closed.next(BlockState::Owned, AllocKind::Leaf, owner));
+        assert_eq!((again.closed_room(), again.sequence, again.has_left(&words)), (1 << 20, 4, true));
+        assert_eq!(owned.closed(64 << 20, &words).closed_room(), (64 << 20) - 16);
         assert_eq!(BlockWord::decode(4 << 60), None);
         assert_eq!(BlockWord::decode(2 << 56), None);
+        assert_eq!([1 << 48, 1, 1 << 56].map(BlockWord::decode), [None; 3], "free words name nothing");
         assert_eq!(owned.freed().owner(), None);
     }
 }

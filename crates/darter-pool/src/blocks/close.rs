@@ -97,8 +97,9 @@ impl Closing {
         }
         let room = books.room(layout);
         debug_assert!(room <= layout.block_bytes);
-        let next = if is_empty { books.word.freed() } else { books.word.closed(room) };
-        Self { bits, page_words: Heap::page_words(layout, books), word: books.word, next }
+        let page_words = Heap::page_words(layout, books);
+        let next = if is_empty { books.word.freed() } else { books.word.closed(room, &page_words) };
+        Self { bits, page_words, word: books.word, next }
     }
 
     /// Whether the block has nothing in use.

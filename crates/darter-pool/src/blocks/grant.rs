@@ -13,6 +13,8 @@ use super::heap::{ClaimFilter, Cut, OwnBlock};
 use super::layout::{BlockId, Layout, PageId, is_run};
 use super::object::AllocKind;
 use super::share::Blocks;
+use super::size_class::class_bytes;
+use super::slab::Slab;
 use super::stock::Shortage;
 use crate::error::PoolError;
 use crate::region::TABLE_AT;
@@ -21,6 +23,8 @@ use crate::round_trip::{cas, post, submit};
 /// Slabs searched for freed objects at once, and pages considered for it.
 const CLAIMS_PER_SHORTAGE: usize = 64;
 const PAGES_PER_SHORTAGE: usize = 2048;
+/// Slabs whose freed bits are read in one batch.
+const SLABS_PER_BATCH: usize = 64;
 /// Words read by one verb.
 const TABLE_WORDS_PER_READ: usize = 4096;
 /// A closed block has much room, and is taken before a free one, if at least one part in this many
@@ -181,12 +185,12 @@ impl<F: Fabric> Blocks<F> {
                 return Ok(false);
             }
             NewBlocks::Surplus => u64::MAX,
-            NewBlocks::Roomy => self.layout().block_bytes / 16 / ROOM_PART_MIN,
+            NewBlocks::Roomy => self.layout().block_bytes / ROOM_PART_MIN,
             NewBlocks::Any => 0,
         };
         for &(block, word) in &table {
             let is_closed = word.state == BlockState::Closed && word.kind == kind;
-            if is_closed && u64::from(word.low) >= room_min && self.reopen(endpoint, block, word).await? {
+            if is_closed && word.closed_room() >= room_min && self.reopen(endpoint, block, word).await? {
                 return Ok(true);
             }
         }
@@ -226,7 +230,9 @@ impl<F: Fabric> Blocks<F> {
         Ok(true)
     }
 
-    /// Takes over a block that was closed cleanly, and fetches its free objects.
+    /// Takes over a block that was closed cleanly, and fetches its free objects. Returns `false` if
+    /// another member was faster, or if the block's books are damaged: then nothing is allocated
+    /// from it until a sweep rebuilds them.
     pub(crate) async fn reopen(
         &self,
         endpoint: &mut F::Endpoint,
@@ -240,10 +246,40 @@ impl<F: Fabric> Blocks<F> {
         let mut batch = endpoint.batch();
         let read = batch.read(self.layout().block_addr(block), self.layout().pages as usize);
         let done = submit(endpoint, batch).await?;
-        let books = OwnBlock::from_page_words(self.layout(), owned, done.words(read));
+        let page_words = done.words(read).to_vec();
         drop(done);
+        let books = OwnBlock::from_page_words(self.layout(), owned, &page_words);
+        if !word.has_left(&page_words) || !self.may_be_free(endpoint, block, word, &books).await? {
+            self.change_word(endpoint, block, owned, word.closed_again(owned)).await?;
+            return Ok(false);
+        }
         let claims = self.heap().add_and_claim(block, books);
         self.fetch_claims(endpoint, &claims).await?;
         Ok(true)
+    }
+    /// Whether the freed bits of a block that was closed may be right: they name only objects that
+    /// the block has, and at least as many as there were when it was closed.
+    async fn may_be_free(
+        &self,
+        endpoint: &mut F::Endpoint,
+        block: BlockId,
+        word: BlockWord,
+        books: &OwnBlock,
+    ) -> Result<bool, PoolError> {
+        let slabs = books.claimable(block);
+        let mut room = books.room(self.layout());
+        for slabs in slabs.chunks(SLABS_PER_BATCH) {
+            for (slab, words) in slabs.iter().zip(self.read_bits(endpoint, slabs).await?) {
+                let Some(shape) = self.layout().shape(slab.page.page, slab.class) else { return Ok(false) };
+                let mut fresh = Slab::new(slab.class, &shape, false);
+                for (at, bits) in words.into_iter().enumerate() {
+                    if fresh.give_word(at, bits) < bits.count_ones() {
+                        return Ok(false);
+                    }
+                }
+                room += u64::from(fresh.free) * class_bytes(slab.class);
+            }
+        }
+        Ok(room >= word.closed_room())
     }
 }

@@ -21,9 +21,9 @@ use crate::error::PoolError;
 use crate::region::{EPOCH_AT, FOUNDER_AT, MEMBERS_AT, NODES_AT, TABLE_AT};
 use crate::round_trip::{post, read_words};
 
-/// The version of the pool format. Version 3 had pages of 64 KiB in all pools; version 2 had the
-/// records of gateways among the keys of programs.
-pub(crate) const FORMAT_VERSION: u64 = 4;
+/// The version of the pool format. Version 4 had no check of page words in closed blocks; version 3
+/// had pages of 64 KiB in all pools; version 2 had the records of gateways among the keys of programs.
+pub(crate) const FORMAT_VERSION: u64 = 5;
 /// Words that never change.
 pub(crate) const CONSTANT_WORDS: usize = 16;
 /// The first epoch. It leaves numbers for stamps that are older than any epoch.

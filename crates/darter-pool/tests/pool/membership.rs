@@ -130,6 +130,53 @@ fn damaged_books_of_a_closed_block_lose_pages_only() {
     }
 }
 
+/// Damage must not make objects in use look free: later objects would overwrite them.
+#[test]
+fn nothing_is_allocated_from_a_closed_block_with_damaged_books() {
+    const WORDS: u64 = 32; // page words in a block of this size, then as many freed words
+    let block = GlobalAddr::new(0, 64 << 10);
+    let zero_first = |words: &mut [u64]| words[0] = 0;
+    let zero_all = |words: &mut [u64]| words[..WORDS as usize].fill(0);
+    let another = |words: &mut [u64]| words[1] = words[0];
+    let free_more = |words: &mut [u64]| words[WORDS as usize..].fill(u64::MAX);
+    let damages: [&dyn Fn(&mut [u64]); 4] = [&zero_first, &zero_all, &another, &free_more];
+    for (nth, damage) in damages.iter().enumerate() {
+        let fabric = memory(2 << 20, 1);
+        let pool = block_on(Pool::create(fabric.clone(), &options(256 << 10))).unwrap();
+        let mut client = pool.client().unwrap();
+        let used = [5000, 100, 5000].map(|bytes| block_on(client.alloc(0, bytes, AllocKind::Leaf)).unwrap());
+        assert!(used.iter().all(|addr| addr.offset() - block.offset() < 256 << 10));
+        drop(client);
+        block_on(pool.close()).unwrap();
+        let mut endpoint = fabric.endpoint().unwrap();
+        let mut batch = endpoint.batch();
+        let read = batch.read(block, 2 * WORDS as usize);
+        let mut words = block_on(endpoint.submit(batch)).unwrap().words(read).to_vec();
+        damage(&mut words);
+        let mut batch = endpoint.batch();
+        batch.write(block, &words);
+        block_on(endpoint.submit(batch)).unwrap();
+        let pool = block_on(Pool::open(fabric)).unwrap();
+        let mut client = pool.client().unwrap();
+        let mut allocated = 0;
+        for bytes in [5000, 100, 1000] {
+            while let Ok(addr) = block_on(client.alloc(0, bytes, AllocKind::Leaf)) {
+                assert!(
+                    !(block.offset()..block.offset() + (256 << 10)).contains(&addr.offset()),
+                    "damage {nth}"
+                );
+                allocated += 1;
+            }
+        }
+        assert!(allocated > 200, "the other blocks are in use: {allocated}");
+        let report = block_on(pool.audit(&mut client, &darter_pool::ReachableSet::new())).unwrap();
+        assert!(
+            report.violations.iter().any(|what| what.contains("block 0") || what.contains("freed bits")),
+            "{nth}: {report:?}"
+        );
+    }
+}
+
 #[test]
 fn impossible_options_are_refused() {
     assert!(matches!(
