@@ -20,7 +20,7 @@ use super::descent::{Found, Image, Lookup, PageSearchEnd, Purpose};
 use super::node::Content;
 use super::pair::INLINE_WORDS_MAX;
 use super::shared::Shared;
-use super::word::{Print, Word};
+use super::word::Print;
 use crate::Result;
 use crate::radix::leaf;
 use darter_fabric::GlobalAddr;
@@ -57,13 +57,19 @@ pub(super) fn value_of(shared: &Shared, memory: Memory<'_>, key: &[u8]) -> Sure<
     {
         return Ok(LoadedValue::of(None, false));
     }
-    let page = way.page(memory, key)?;
-    if let Record::Own { value, word, .. } = page.record(key, |_| false)? {
+    let (page, print) = (way.page(memory, key)?, || Print::new(shared.keys, key));
+    if let Record::Own { value, word, .. } = page.record(key, print, false)? {
         return Ok(LoadedValue::of(value, word.leaf_object().is_some()));
     }
-    match page.pair_in(page.delta(), key, Print::new(shared.keys, key))? {
+    // The words of a delta count only in their own page, which only a verified head shows.
+    let head = if memory.is_transient() { None } else { Some(page.head()?) };
+    let found = match &head {
+        Some(head) => page.pair_in(head.delta.iter().copied(), key, print()),
+        None => page.pair_in(page.delta(), key, print()),
+    };
+    match found? {
         Some((_, _, image)) => Ok(LoadedValue::of(Some(image), true)),
-        None if page.proves_absence(shared, key) => Ok(LoadedValue::of(None, false)),
+        None if page.proves_absence(shared, head.as_ref(), key) => Ok(LoadedValue::of(None, false)),
         None => Err(Unsure),
     }
 }
@@ -80,15 +86,13 @@ pub(super) fn place_of(
     if head.is_sealed {
         return Err(Unsure);
     }
-    let leaf_print = page.leaf_print(key, print);
-    let may_skip_leaf = |word: Word| purpose == Purpose::Overwrite && word.may_be_leaf_of(leaf_print);
-    let spot = match page.record(key, may_skip_leaf)? {
+    let spot = match page.record(key, || print, purpose == Purpose::Overwrite)? {
         Record::Own { addr, word, is_inline, value } => Lookup::Record { addr, word, is_inline, value },
         // The words that show that the key is absent must be those that show where it goes: in other
         // words loaded later, the key may be gone from another place.
         Record::Other => match page.pair_in(head.delta.iter().copied(), key, print)? {
             Some((addr, word, value)) => Lookup::Delta { addr, word, value },
-            None if page.proves_absence(shared, key) => Lookup::absent(&head, print),
+            None if page.proves_absence(shared, Some(&head), key) => Lookup::absent(&head, print),
             None => return Err(Unsure),
         },
     };

@@ -3,7 +3,7 @@
 use crate::quiver::descent::Image;
 use crate::quiver::hint::NodeHint;
 use crate::quiver::nibble::{edge, identity_of, nibbles};
-use crate::quiver::node::{Content, GUARD_AT, HEAD_WORDS, NodeAt, SLOTS_END, Slot, born};
+use crate::quiver::node::{Content, GUARD_AT, HEAD_WORDS, NodeAt, SLOTS_END, Slot, born, verify_head};
 use crate::quiver::page::{
     DELTA_MAX, FIXED_WORDS, Head, IDENTITY_AT, MAP_WORDS_FORESEEN, PageRef, Shape, verify_word,
 };
@@ -86,6 +86,9 @@ pub(in crate::quiver) fn way_to(shared: &Shared, memory: Memory<'_>, key: &[u8])
         }
         let (words, own) = (memory.words(node.addr, SLOTS_END).ok_or(Unsure)?, edge(key, node.depth));
         let identity = words.load(0);
+        if !memory.is_transient() {
+            verify_head(node, &[identity, words.load(GUARD_AT)]).map_err(|_| Unsure)?;
+        }
         let mut lo = own;
         let content = loop {
             let slot = Slot::loaded(words.load(HEAD_WORDS + usize::from(lo)), identity, lo);
@@ -146,15 +149,24 @@ impl<'m> Page<'m> {
         Head::parse(self.at, &words).map_err(|_| Unsure)?.map_err(|_| Unsure)
     }
 
-    /// The record at the key's rank.
-    pub(in crate::quiver) fn record(&self, key: &[u8], may_skip_leaf: impl Fn(Word) -> bool) -> Sure<Record> {
+    /// The record at the key's rank. If `overwrites` is true, the key's leaf is not loaded.
+    pub(in crate::quiver) fn record(
+        &self,
+        key: &[u8],
+        print: impl Fn() -> Print,
+        overwrites: bool,
+    ) -> Sure<Record> {
         let Some(rank) = self.rank(key)? else { return Ok(Record::Other) };
         let addr = self.at.addr.plus(self.shape.record_at(rank) as u64 * 8);
         let word = Word(self.words.load(self.shape.record_at(rank)));
         let state = word.state();
+        let names = || word.may_be_leaf_of(self.leaf_print(key, print()));
+        let is_trusted = self.memory.is_transient();
         let Some(image) = self.own_words(rank)? else {
             // No pair was ever stored here: the key is in the leaf.
-            let State::Leaf { .. } = state else { return Err(Unsure) };
+            if !matches!(state, State::Leaf { .. }) || !(is_trusted || names()) {
+                return Err(Unsure);
+            }
             return Ok(match self.leaf(word, key)? {
                 Some(value) => Record::Own { addr, word, is_inline: false, value: Some(value) },
                 None => Record::Other,
@@ -167,8 +179,8 @@ impl<'m> Page<'m> {
         let value = match state {
             State::Inline if word.is_of_life(self.shape.born) => Some(image),
             State::Tomb if word.is_of_life(self.shape.born) => None,
-            State::Leaf { .. } if may_skip_leaf(word) && !word.is_intent() => None,
-            State::Leaf { .. } => Some(self.leaf(word, key)?.ok_or(Unsure)?),
+            State::Leaf { .. } if overwrites && !word.is_intent() && names() => None,
+            State::Leaf { .. } if is_trusted || names() => Some(self.leaf(word, key)?.ok_or(Unsure)?),
             _ => return Err(Unsure),
         };
         Ok(Record::Own { addr, word, is_inline: true, value })
@@ -199,15 +211,16 @@ impl<'m> Page<'m> {
     }
 
     /// Whether a key that is neither in its record nor in the delta is absent: the page is of the
-    /// key's prefix, and no damage hides the key.
-    pub(in crate::quiver) fn proves_absence(&self, shared: &Shared, key: &[u8]) -> bool {
+    /// key's prefix, and no damage hides the key. Memory that a medium may have damaged needs the
+    /// page's head.
+    pub(in crate::quiver) fn proves_absence(&self, shared: &Shared, head: Option<&Head>, key: &[u8]) -> bool {
         self.words.load(IDENTITY_AT) == identity_of(shared.keys, key, self.shape.depth)
-            && (self.memory.is_transient() || self.is_undamaged(shared, key) == Ok(true))
+            && (self.memory.is_transient()
+                || head.is_some_and(|head| self.is_undamaged(shared, head, key) == Ok(true)))
     }
 
     /// Whether the record at the key's rank rightly has another key.
-    fn is_undamaged(&self, shared: &Shared, key: &[u8]) -> Sure<bool> {
-        let head = self.head()?;
+    fn is_undamaged(&self, shared: &Shared, head: &Head, key: &[u8]) -> Sure<bool> {
         let Some(rank) = self.rank(key)? else { return Ok(true) };
         let image = self.image(self.own_words(rank)?.ok_or(Unsure)?);
         let (addr, other) = (head.record_addr(rank), self.parse(self.at.addr, &image)?.key);
