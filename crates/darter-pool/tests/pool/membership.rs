@@ -135,11 +135,12 @@ fn damaged_books_of_a_closed_block_lose_pages_only() {
 fn nothing_is_allocated_from_a_closed_block_with_damaged_books() {
     const WORDS: u64 = 32; // page words in a block of this size, then as many freed words
     let block = GlobalAddr::new(0, 64 << 10);
-    let zero_first = |words: &mut [u64]| words[0] = 0;
-    let zero_all = |words: &mut [u64]| words[..WORDS as usize].fill(0);
-    let another = |words: &mut [u64]| words[1] = words[0];
-    let free_more = |words: &mut [u64]| words[WORDS as usize..].fill(u64::MAX);
-    let damages: [&dyn Fn(&mut [u64]); 4] = [&zero_first, &zero_all, &another, &free_more];
+    let damages: [fn(&mut [u64]); 4] = [
+        |words| words[0] = 0,
+        |words| words[..WORDS as usize].fill(0),
+        |words| words[1] = words[0],
+        |words| words[WORDS as usize..].fill(u64::MAX),
+    ];
     for (nth, damage) in damages.iter().enumerate() {
         let fabric = memory(2 << 20, 1);
         let pool = block_on(Pool::create(fabric.clone(), &options(256 << 10))).unwrap();
