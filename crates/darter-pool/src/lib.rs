@@ -34,6 +34,7 @@
 //! ```
 
 mod blocks;
+mod checksum;
 mod client;
 mod create;
 mod error;

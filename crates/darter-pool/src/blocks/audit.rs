@@ -12,10 +12,11 @@
 //! and in a block that has an owner. Overlaps show when the index collects the objects
 //! ([`ReachableSet::insert`]).
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr};
+use darter_fabric::{Fabric, GlobalAddr};
 use std::collections::HashSet;
 
 use super::block::{BlockState, BlockWord, MemberId};
+use super::close::BooksLeft;
 use super::heap::{OwnBlock, Page};
 use super::layout::{BlockId, Layout, PageId, SlotId};
 use super::reachable::ReachableSet;
@@ -23,7 +24,7 @@ use super::rebuild::{Rebuilt, VIOLATIONS_MAX, rebuild};
 use super::share::Blocks;
 use super::size_class::{class_bytes, class_of};
 use crate::error::PoolError;
-use crate::round_trip::submit;
+use crate::round_trip::read_words;
 
 /// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,9 +99,8 @@ impl<F: Fabric> Blocks<F> {
                 match (word.state, word.owner()) {
                     (BlockState::Free, _) => self.audit_free(block, reachable, &mut report),
                     (BlockState::Closed, _) => {
-                        let books = self.closed_books(endpoint, block, word, &mut report).await?;
-                        let leaked = self.audit_books(block, &books, reachable, idle, &mut report);
-                        report.closed_leaked_bytes += leaked;
+                        let against = (reachable, idle);
+                        self.audit_closed(endpoint, block, word, against, &mut report).await?;
                     }
                     (BlockState::Owned, Some(owner)) if owner == self.me() => {
                         self.audit_own(block, reachable, idle, &mut report);
@@ -160,39 +160,34 @@ impl<F: Fabric> Blocks<F> {
         }
     }
 
-    /// Returns the books that a clean close left.
-    async fn closed_books(
+    /// Compares the books that a clean close left with the reachable objects. A block that another
+    /// member has taken over since `word` was read has no such books.
+    async fn audit_closed(
         &self,
         endpoint: &mut F::Endpoint,
         block: BlockId,
         word: BlockWord,
+        (reachable, idle): (&ReachableSet, &Idle),
         report: &mut AuditReport,
-    ) -> Result<OwnBlock, PoolError> {
-        let mut batch = endpoint.batch();
-        let read = batch.read(self.layout().block_addr(block), self.layout().pages as usize);
-        let done = submit(endpoint, batch).await?;
-        if !word.has_left(done.words(read)) {
-            let BlockId { node, index } = block;
-            report.violation(format!("block {index} of node {node}: its page words are damaged"));
+    ) -> Result<(), PoolError> {
+        let BooksLeft { books, damage, .. } = self.books_left(endpoint, block, word).await?;
+        let [now] = read_words(endpoint, Layout::block_word(block)).await?;
+        if now != word.encode() {
+            report.unverified_blocks += 1;
+            let kept = self.audit_lost(block, word, reachable, report);
+            report.unverified_bytes += kept;
+            return Ok(());
         }
-        let mut books = OwnBlock::from_page_words(self.layout(), word, done.words(read));
-        drop(done);
+        for what in damage {
+            report.violation(what);
+        }
         for (page, _) in (0u32..).zip(&books.pages).filter(|(_, held)| matches!(held, Page::Lost)) {
             let addr = self.layout().page_addr(PageId { block, page });
             report.violation(format!("{addr}: the page word is damaged, or a sweep lost the page"));
         }
-        let claimable = books.claimable(block);
-        for (claim, words) in claimable.iter().zip(self.read_bits(endpoint, &claimable).await?) {
-            for (word, bits) in words.into_iter().enumerate() {
-                if books.give(claim.page.page, word, bits) < bits.count_ones() {
-                    let addr = self.layout().page_addr(claim.page);
-                    report.violation(format!(
-                        "{addr}: word {word} of the freed bits, {bits:#x}, names objects that the page does not have"
-                    ));
-                }
-            }
-        }
-        Ok(books)
+        let leaked = self.audit_books(block, &books, reachable, idle, report);
+        report.closed_leaked_bytes += leaked;
+        Ok(())
     }
 
     /// Compares exact books, of a block of this process or of a closed one, with the reachable

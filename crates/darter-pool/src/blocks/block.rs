@@ -24,11 +24,13 @@
 //! incarnation, the owner is dead.
 //!
 //! In place of the owner, CLOSED stores the room that was left, in 16-byte units, and 18 bits of a
-//! checksum of the block's page words. A medium may damage page words, and objects would then be
-//! allocated where others are in use, so the next owner compares them first ([`BlockWord::has_left`]).
+//! checksum of the block's page words (`close`).
 
 use super::object::AllocKind;
+use crate::checksum::{checksum, spread};
 
+/// Seed of the checksum of page words.
+const SEED: u64 = 0x426c_6f63_6b20_7061;
 /// Bits of the room in a CLOSED word. A block of the largest size is FREE if all of it is.
 const ROOM_BITS: u32 = 22;
 
@@ -140,10 +142,7 @@ impl BlockWord {
 
 /// 18 bits that depend on all bits of a block's page words.
 fn check(page_words: &[u64]) -> u32 {
-    let mixed = page_words.iter().fold(0x426c_6f63_6b20_7061, |sum: u64, &word| {
-        (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
-    });
-    (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 46) as u32
+    (spread(checksum(SEED, page_words)) >> 46) as u32
 }
 
 /// One incarnation of a member.

@@ -12,6 +12,8 @@ use super::share::Blocks;
 use crate::error::PoolError;
 use crate::round_trip::submit;
 
+/// Slabs whose freed bits sweeps and checks read in one batch.
+pub(super) const SLABS_PER_BATCH: usize = 64;
 /// Bitmap words fetched in one batch.
 const BITMAP_WORDS_PER_BATCH: usize = 4096;
 

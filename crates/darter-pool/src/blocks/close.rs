@@ -7,10 +7,14 @@
 //! and this process has not fetched. The two never overlap, so adding forms their union, even while
 //! others free objects. If the process dies in between, the block's word still names it, and a
 //! sweep does not trust the bits.
+//!
+//! A medium may damage the books, and objects would then be allocated where others are in use. So
+//! the next owner verifies what it can ([`Blocks::books_left`]).
 
 use darter_fabric::{Endpoint, Fabric, GlobalAddr};
 
 use super::block::{BlockState, BlockWord};
+use super::claims::SLABS_PER_BATCH;
 use super::heap::{Heap, OwnBlock, Page};
 use super::layout::{BlockId, Layout, PageId};
 use super::share::Blocks;
@@ -65,6 +69,53 @@ impl<F: Fabric> Blocks<F> {
         let cas = batch.cas(Layout::block_word(block), word.encode(), next.encode());
         Ok(submit(endpoint, batch).await?.swapped(cas))
     }
+
+    /// Reads the books of a block that had this word when it was closed, and verifies them: the page
+    /// words match the word's checksum; the freed bits name only objects that exist, and have at least the
+    /// room that was left.
+    pub(super) async fn books_left(
+        &self,
+        endpoint: &mut F::Endpoint,
+        block: BlockId,
+        word: BlockWord,
+    ) -> Result<BooksLeft, PoolError> {
+        let mut batch = endpoint.batch();
+        let read = batch.read(self.layout().block_addr(block), self.layout().pages as usize);
+        let page_words = submit(endpoint, batch).await?.words(read).to_vec();
+        let mut books = OwnBlock::from_page_words(self.layout(), word, &page_words);
+        let (BlockId { node, index }, mut damage) = (block, Vec::new());
+        if !word.has_left(&page_words) {
+            damage.push(format!("block {index} of node {node}: its page words are damaged"));
+        }
+        for slabs in books.claimable(block).chunks(SLABS_PER_BATCH) {
+            for (slab, words) in slabs.iter().zip(self.read_bits(endpoint, slabs).await?) {
+                for (at, bits) in words.into_iter().enumerate() {
+                    if books.give(slab.page.page, at, bits) < bits.count_ones() {
+                        let addr = self.layout().page_addr(slab.page);
+                        damage.push(format!(
+                            "{addr}: word {at} of the freed bits, {bits:#x}, names objects that the page does not have"
+                        ));
+                    }
+                }
+            }
+        }
+        let (room, least) = (books.room(self.layout()), word.closed_room());
+        if room < least {
+            damage.push(format!(
+                "block {index} of node {node}: it has {room} bytes of room, and {least} were left"
+            ));
+        }
+        Ok(BooksLeft { page_words, books, damage })
+    }
+}
+
+/// The books that the last owner left in a closed block, with the objects that others have freed
+/// since then.
+pub(super) struct BooksLeft {
+    pub page_words: Vec<u64>,
+    pub books: OwnBlock,
+    /// What shows that the books are damaged.
+    pub damage: Vec<String>,
 }
 
 /// The changes that close a block.

@@ -13,8 +13,6 @@ use super::heap::{ClaimFilter, Cut, OwnBlock};
 use super::layout::{BlockId, Layout, PageId, is_run};
 use super::object::AllocKind;
 use super::share::Blocks;
-use super::size_class::class_bytes;
-use super::slab::Slab;
 use super::stock::Shortage;
 use crate::error::PoolError;
 use crate::region::TABLE_AT;
@@ -23,8 +21,6 @@ use crate::round_trip::{cas, post, submit};
 /// Slabs searched for freed objects at once, and pages considered for it.
 const CLAIMS_PER_SHORTAGE: usize = 64;
 const PAGES_PER_SHORTAGE: usize = 2048;
-/// Slabs whose freed bits are read in one batch.
-const SLABS_PER_BATCH: usize = 64;
 /// Words read by one verb.
 const TABLE_WORDS_PER_READ: usize = 4096;
 /// A closed block has much room, and is taken before a free one, if at least one part in this many
@@ -243,43 +239,14 @@ impl<F: Fabric> Blocks<F> {
         if !self.change_word(endpoint, block, word, owned).await? {
             return Ok(false);
         }
-        let mut batch = endpoint.batch();
-        let read = batch.read(self.layout().block_addr(block), self.layout().pages as usize);
-        let done = submit(endpoint, batch).await?;
-        let page_words = done.words(read).to_vec();
-        drop(done);
-        let books = OwnBlock::from_page_words(self.layout(), owned, &page_words);
-        if !word.has_left(&page_words) || !self.may_be_free(endpoint, block, word, &books).await? {
+        let left = self.books_left(endpoint, block, word).await?;
+        if !left.damage.is_empty() {
             self.change_word(endpoint, block, owned, word.closed_again(owned)).await?;
             return Ok(false);
         }
+        let books = OwnBlock::from_page_words(self.layout(), owned, &left.page_words);
         let claims = self.heap().add_and_claim(block, books);
         self.fetch_claims(endpoint, &claims).await?;
         Ok(true)
-    }
-    /// Whether the freed bits of a block that was closed may be right: they name only objects that
-    /// the block has, and at least as many as there were when it was closed.
-    async fn may_be_free(
-        &self,
-        endpoint: &mut F::Endpoint,
-        block: BlockId,
-        word: BlockWord,
-        books: &OwnBlock,
-    ) -> Result<bool, PoolError> {
-        let slabs = books.claimable(block);
-        let mut room = books.room(self.layout());
-        for slabs in slabs.chunks(SLABS_PER_BATCH) {
-            for (slab, words) in slabs.iter().zip(self.read_bits(endpoint, slabs).await?) {
-                let Some(shape) = self.layout().shape(slab.page.page, slab.class) else { return Ok(false) };
-                let mut fresh = Slab::new(slab.class, &shape, false);
-                for (at, bits) in words.into_iter().enumerate() {
-                    if fresh.give_word(at, bits) < bits.count_ones() {
-                        return Ok(false);
-                    }
-                }
-                room += u64::from(fresh.free) * class_bytes(slab.class);
-            }
-        }
-        Ok(room >= word.closed_room())
     }
 }

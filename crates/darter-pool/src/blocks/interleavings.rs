@@ -9,9 +9,10 @@ use super::block::{BlockState, BlockWord, MemberId};
 use super::heap::{Claim, ClaimFilter, Heap, OwnBlock, Page};
 use super::layout::{BlockId, Layout, PageId};
 use super::object::AllocKind;
+use super::reachable::ReachableSet;
 use super::size_class::class_of;
 use crate::Pool;
-use crate::fixtures::{add_to, create, is_pending_after, open_first, options, poll, slow, word_at};
+use crate::fixtures::{add_to, create, is_pending_after, open, open_first, options, poll, slow, word_at};
 
 /// A client is dropped with a verb in flight, and its process closes.
 #[test]
@@ -197,4 +198,37 @@ fn objects_freed_in_a_block_just_taken_over_are_fetched() {
         }
     }
     panic!("no block was taken over while frees were in flight to it");
+}
+
+/// A member takes over a closed block, frees and allocates in it, at each point of another's audit.
+#[test]
+fn an_audit_does_not_take_a_reopened_block_for_damaged() {
+    for polls in 1.. {
+        let sim = Sim::new(1, 4 << 20);
+        let first = open_first(&sim, 0);
+        let mut client = first.client().unwrap();
+        let addrs = [64, 64, 5000].map(|bytes| block_on(client.alloc(0, bytes, AllocKind::Leaf)).unwrap());
+        client.free_unpublished(addrs[0], 64, AllocKind::Leaf);
+        drop(client);
+        block_on(first.close()).unwrap();
+        let auditor = block_on(Pool::open(slow(&sim, 1))).unwrap();
+        let mut client = auditor.client().unwrap();
+        let reachable = ReachableSet::new();
+        let report = {
+            let mut audit = pin!(auditor.audit(&mut client, &reachable));
+            if !is_pending_after(audit.as_mut(), polls) {
+                assert!(polls > 3, "the audit is interrupted nowhere");
+                break;
+            }
+            let other = open(&sim, 2);
+            let mut client = other.client().unwrap();
+            for bytes in [64, 64, 1000, 20_000] {
+                block_on(client.alloc(0, bytes, AllocKind::Leaf)).unwrap();
+            }
+            let block = other.process.blocks.layout().page_of(addrs[2]).unwrap().block;
+            assert!(other.process.blocks.owns(block));
+            block_on(audit).unwrap()
+        };
+        assert_eq!(report.violations, Vec::<String>::new(), "after {polls} polls");
+    }
 }

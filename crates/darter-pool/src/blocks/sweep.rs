@@ -10,6 +10,7 @@ use std::collections::HashMap;
 
 use super::bits::ones;
 use super::block::{BlockState, BlockWord};
+use super::claims::SLABS_PER_BATCH;
 use super::close::Closing;
 use super::heap::{Claim, OwnBlock, Page};
 use super::layout::{BlockId, PageId, SlotId};
@@ -18,9 +19,6 @@ use super::rebuild::{Rebuilt, rebuild};
 use super::share::Blocks;
 use super::size_class::class_bytes;
 use crate::error::PoolError;
-
-/// Slabs whose freed bits are read in one batch.
-const SLABS_PER_BATCH: usize = 64;
 
 /// The result of the sweep of one block.
 pub(crate) struct Swept {

@@ -17,6 +17,7 @@
 use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, SUPERBLOCK_MAGIC, random_word};
 
 use crate::blocks::Layout;
+use crate::checksum::{checksum, spread};
 use crate::error::PoolError;
 use crate::region::{EPOCH_AT, FOUNDER_AT, MEMBERS_AT, NODES_AT, TABLE_AT};
 use crate::round_trip::{post, read_words};
@@ -35,6 +36,8 @@ pub(crate) const LEASE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 
 const NODE: usize = 3;
 const CHECKSUM: usize = 15;
+/// Seed of the checksum.
+const SEED: u64 = 0x5375_7065_7262_6c6b;
 
 /// The part of a superblock that describes the whole pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +70,7 @@ impl Superblock {
         words[5] = self.block_bytes;
         words[6..10].copy_from_slice(&self.secret);
         words[10] = self.lease_ms;
-        words[CHECKSUM] = checksum(&words);
+        words[CHECKSUM] = checksum(SEED, &words[..CHECKSUM]);
         words
     }
 
@@ -79,7 +82,7 @@ impl Superblock {
         if words[1] != FORMAT_VERSION {
             return Err(PoolError::WrongVersion { found: words[1], expected: FORMAT_VERSION });
         }
-        if words[CHECKSUM] != checksum(words) {
+        if words[CHECKSUM] != checksum(SEED, &words[..CHECKSUM]) {
             return Err(PoolError::Damaged { node, what: "its superblock's checksum does not match" });
         }
         let superblock = Self {
@@ -97,23 +100,6 @@ impl Superblock {
         }
         Ok(superblock)
     }
-}
-
-/// Every bit of every word affects the result: each step is a bijection of the state for a given
-/// word, and of the word for a given state.
-fn checksum(words: &[u64]) -> u64 {
-    words[..CHECKSUM].iter().fold(0x5375_7065_7262_6c6b, |sum: u64, &word| {
-        (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
-    })
-}
-
-/// A word whose bits all depend on all bits of the given word: `SplitMix64`'s finalizer, a
-/// bijection.
-fn spread(word: u64) -> u64 {
-    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ word >> 31
 }
 
 /// Returns the sizes of the nodes. Fails unless there are 1 to 255 of them.

@@ -1,7 +1,7 @@
 //! Scans in memory that this process can load from: the pairs of one page after another.
 //!
 //! The slots of a page's node are loaded from the position's own edge downwards, and then upwards to
-//! the next one that is not EMPTY. If the page is responsible for exactly the edges in between, it
+//! the next slot other than EMPTY. If the page is responsible for exactly the edges in between, it
 //! was responsible for each of them during the scan: when the slots before the edge were EMPTY, no
 //! part of the page that contains the edge was linked (L5 in `docs/quiver.md`). A page that is being
 //! parted, and everything rare, is left to the scan by verbs.
