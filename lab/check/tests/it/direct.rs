@@ -1,23 +1,27 @@
-//! Searches, scans and writes by loads, with other clients' operations between any two loads.
+//! Searches, scans and writes by loads, with another client's round trips between any two loads.
 //!
-//! An operation of one client is interrupted before one of its loads by several whole operations of
-//! another. Its result must be that of one moment: before the first of them, between two, or after
-//! the last. Pages of two or three records make most of them split, fold or collapse something.
+//! An operation of one client is interrupted before its loads by several operations of another: by
+//! whole operations, or by single round trips, so that it also loads what an unfinished split, fold
+//! or collapse has written so far. Its result must be that of one moment: before the first of them,
+//! between two, or after the last. Pages of two or three records make most of them replace a page.
 
+use darter_fabric::decorate::{Delay, Delaying};
 use darter_fabric::local::hook;
-use darter_fabric::{Local, block_on};
+use darter_fabric::{Fabric, Local, block_on};
 use darter_index::{Condition, OrderedIndex, PutOutcome, Quiver, QuiverOptions, ScanRange};
 use darter_pool::{Client, Pool, PoolOptions};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Indexes.
-const SEEDS: u64 = 1000;
+const SEEDS: u64 = 600;
 /// Interrupted operations of each.
 const RUNS: u64 = 60;
 /// Operations before the interrupted ones.
@@ -80,15 +84,15 @@ impl Change {
     }
 
     /// The same in the index.
-    fn run(&self, index: &Quiver<Local>, client: &mut Client<Local>) -> bool {
+    async fn run<F: Fabric>(&self, index: &Quiver<F>, client: &mut Client<F>) -> bool {
         match self {
             Self::Put(key, value) => {
-                block_on(index.put(client, key, value, Condition::Always)).unwrap() == PutOutcome::Replaced
+                index.put(client, key, value, Condition::Always).await.unwrap() == PutOutcome::Replaced
             }
             Self::Insert(key, value) => {
-                block_on(index.put(client, key, value, Condition::Absent)).unwrap() == PutOutcome::Inserted
+                index.put(client, key, value, Condition::Absent).await.unwrap() == PutOutcome::Inserted
             }
-            Self::Delete(key) => block_on(index.delete(client, key)).unwrap(),
+            Self::Delete(key) => index.delete(client, key).await.unwrap(),
         }
     }
 }
@@ -108,43 +112,125 @@ fn drawn_key(dice: &mut Pcg64Mcg) -> Vec<u8> {
 struct Clients {
     index: Quiver<Local>,
     own: Client<Local>,
-    others: Rc<RefCell<(Quiver<Local>, Client<Local>)>>,
+    /// The other's, which is pending before each round trip.
+    other: Option<Other>,
     state: State,
 }
 
+type Other = (Quiver<Delaying<Local>>, Client<Delaying<Local>>);
+
 fn clients(seed: u64, is_stored: bool) -> Clients {
     let memory = if is_stored { Local::memory_as_medium(16 << 20, 2) } else { Local::memory(16 << 20, 2) };
+    let memory = memory.unwrap();
     let options = PoolOptions { secret: Some([seed, 2, 3, 4]), ..PoolOptions::default() };
-    let pool = block_on(Pool::create(memory.unwrap(), &options)).unwrap();
-    let (mut own, mut other) = (pool.client().unwrap(), pool.client().unwrap());
+    let mut own = block_on(Pool::create(memory.clone(), &options)).unwrap().client().unwrap();
+    let slow = Delaying::new(memory, Delay { pending_before: 1, ..Delay::default() });
+    let mut other = block_on(Pool::open(slow)).unwrap().client().unwrap();
     let options = QuiverOptions { page_records: 3, page_delta: 2, direct: true, ..QuiverOptions::default() };
     let index = block_on(Quiver::open_or_create(&mut own, options)).unwrap();
     let theirs = block_on(Quiver::open(&mut other, options)).unwrap();
-    Clients { index, own, others: Rc::new(RefCell::new((theirs, other))), state: State::new() }
+    Clients { index, own, other: Some((theirs, other)), state: State::new() }
+}
+
+/// How the changes of the other client proceed.
+#[derive(Clone, Copy, Debug)]
+enum Pace {
+    /// Each is made as a whole, before its load.
+    Whole,
+    /// From the first one's load on, up to two round trips are made before each load.
+    RoundTrips,
+}
+
+/// Changes that another client makes.
+struct Making {
+    future: Pin<Box<dyn Future<Output = Other>>>,
+    progress: Rc<Progress>,
+}
+
+#[derive(Default)]
+struct Progress {
+    begun: Cell<usize>,
+    ended: Cell<usize>,
+    /// Whether no further change is to begin.
+    is_over: Cell<bool>,
+}
+
+impl Making {
+    fn new((index, mut client): Other, changes: Vec<Change>) -> Self {
+        let progress = Rc::new(Progress::default());
+        let own = Rc::clone(&progress);
+        let future = Box::pin(async move {
+            for change in changes {
+                if own.is_over.get() {
+                    break;
+                }
+                own.begun.set(own.begun.get() + 1);
+                change.run(&index, &mut client).await;
+                own.ended.set(own.ended.get() + 1);
+                // A poll ends with the change.
+                let mut is_polled = false;
+                std::future::poll_fn(|_| {
+                    if std::mem::replace(&mut is_polled, true) { Poll::Ready(()) } else { Poll::Pending }
+                })
+                .await;
+            }
+            (index, client)
+        });
+        Self { future, progress }
+    }
+
+    fn poll(&mut self) -> Poll<Other> {
+        self.future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    }
 }
 
 impl Clients {
-    /// Runs `operation` with each of these changes before one of its loads. Returns its result, and
-    /// the number of changes that were made before it ended.
+    /// Runs `operation` while the other client makes changes. Returns its result, and the number of
+    /// changes that began before it ended; all of them have ended then.
     fn interrupted<R>(
         &mut self,
         changes: &[(usize, Change)],
+        (pace, mut dice): (Pace, Pcg64Mcg),
         operation: impl FnOnce(&Quiver<Local>, &mut Client<Local>) -> R,
     ) -> (R, usize) {
-        let (others, changes, loads) = (Rc::clone(&self.others), changes.to_vec(), Cell::new(0));
-        let made = Rc::new(Cell::new(0));
-        let count = Rc::clone(&made);
+        let at: Vec<usize> = changes.iter().map(|(at, _)| *at).collect();
+        let all = changes.iter().map(|(_, change)| change.clone()).collect();
+        let making = Rc::new(RefCell::new(Making::new(self.other.take().unwrap(), all)));
+        let progress = Rc::clone(&making.borrow().progress);
+        let made = Rc::new(RefCell::new(None));
+        let (count, end, maker, loads) =
+            (Rc::clone(&progress), Rc::clone(&made), Rc::clone(&making), Cell::new(0));
         hook::set(Some(Box::new(move || {
             let load = loads.replace(loads.get() + 1);
-            let (index, client) = &mut *others.borrow_mut();
-            while let Some((_, change)) = changes.get(count.get()).filter(|(at, _)| *at <= load) {
-                change.run(index, client);
-                count.set(count.get() + 1);
+            let is_due = |next: usize| at.get(next).is_some_and(|at| *at <= load);
+            let step = || {
+                if end.borrow().is_none()
+                    && let Poll::Ready(other) = maker.borrow_mut().poll()
+                {
+                    end.replace(Some(other));
+                }
+            };
+            match pace {
+                Pace::Whole => {
+                    while is_due(count.ended.get()) {
+                        step();
+                    }
+                }
+                Pace::RoundTrips if is_due(0) => (0..dice.random_range(0..3)).for_each(|_| step()),
+                Pace::RoundTrips => {}
             }
         })));
         let result = operation(&self.index, &mut self.own);
         hook::set(None);
-        (result, made.get())
+        progress.is_over.set(true);
+        let mut other = made.take();
+        while other.is_none() {
+            if let Poll::Ready(ended) = making.borrow_mut().poll() {
+                other = Some(ended);
+            }
+        }
+        self.other = other;
+        (result, progress.begun.get())
     }
 
     /// The states before, between and after changes.
@@ -194,10 +280,12 @@ fn run(seed: u64, is_stored: bool) {
     for _ in 0..BEFORE {
         let change = Change::drawn(&mut dice);
         let expected = change.apply(&mut clients.state);
-        assert_eq!(change.run(&clients.index, &mut clients.own), expected, "{change:?}");
+        assert_eq!(block_on(change.run(&clients.index, &mut clients.own)), expected, "{change:?}");
     }
     for _ in 0..RUNS {
         let which = dice.random_range(0..3);
+        let pace = if dice.random() { Pace::Whole } else { Pace::RoundTrips };
+        let pace = (pace, Pcg64Mcg::seed_from_u64(dice.random()));
         let drawn = drawn_changes(if which == 0 { LOADS } else { LOADS_OF_ONE_KEY }, &mut dice);
         let all: Vec<Change> = drawn.iter().map(|(_, change)| change.clone()).collect();
         let own = Change::drawn_like(&all, &mut dice);
@@ -207,7 +295,7 @@ fn run(seed: u64, is_stored: bool) {
                 let scan = |index: &Quiver<Local>, client: &mut Client<Local>| {
                     block_on(index.scan(client, &range, usize::MAX)).unwrap()
                 };
-                let (mut found, made) = clients.interrupted(&drawn, scan);
+                let (mut found, made) = clients.interrupted(&drawn, pace, scan);
                 if range.reverse {
                     found.reverse();
                 }
@@ -223,15 +311,16 @@ fn run(seed: u64, is_stored: bool) {
                 let get = |index: &Quiver<Local>, client: &mut Client<Local>| {
                     block_on(index.get(client, own.key())).unwrap()
                 };
-                let (found, made) = clients.interrupted(&drawn, get);
+                let (found, made) = clients.interrupted(&drawn, pace, get);
                 let states = clients.states(&all[..made]);
                 let is_right = states.iter().any(|state| state.get(own.key()) == found.as_ref());
                 assert!(is_right, "seed {seed}: get {:?} found {found:?}; {drawn:?}", own.key());
                 (&all[..made], states[states.len() - 1].clone())
             }
             _ => {
-                let change = |index: &Quiver<Local>, client: &mut Client<Local>| own.run(index, client);
-                let (outcome, made) = clients.interrupted(&drawn, change);
+                let change =
+                    |index: &Quiver<Local>, client: &mut Client<Local>| block_on(own.run(index, client));
+                let (outcome, made) = clients.interrupted(&drawn, pace, change);
                 let ends = (0..=made).filter_map(|moment| {
                     let mut state = clients.state.clone();
                     apply_all(&all[..moment], &mut state);
@@ -250,10 +339,17 @@ fn run(seed: u64, is_stored: bool) {
         // A key in a wrong place is found by a change, or a change puts another pair next to it.
         for change in changes.iter().rev() {
             let expected = change.apply(&mut clients.state);
-            assert_eq!(change.run(&clients.index, &mut clients.own), expected, "seed {seed}: {change:?}");
+            assert_eq!(
+                block_on(change.run(&clients.index, &mut clients.own)),
+                expected,
+                "seed {seed}: {change:?}"
+            );
         }
         clients.is_sound();
     }
+    // Each waits until the other has freed its memory.
+    let other = clients.other.take();
+    std::thread::spawn(move || drop(other));
 }
 
 #[test]
