@@ -23,6 +23,7 @@ mod fabric_driver;
 mod fault;
 mod glob;
 mod hexadecimal;
+mod hyperloglog;
 pub mod json;
 mod keyspace;
 #[cfg(feature = "scripts")]

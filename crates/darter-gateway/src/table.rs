@@ -43,9 +43,9 @@ macro_rules! for_each_command {
             "string" {
                 Append "append" 3 [write denyoom fast] (1 1 1) "2.0.0" => strings::append(call).await,
                     "Adds bytes to the end of a value", "atomic";
-                Decr "decr" 2 [write denyoom fast] (1 1 1) "1.0.0" => strings::decr(call).await,
+                Decr "decr" 2 [write denyoom fast] (1 1 1) "1.0.0" => numbers::decr(call).await,
                     "Takes one from a number", "atomic";
-                Decrby "decrby" 3 [write denyoom fast] (1 1 1) "1.0.0" => strings::decrby(call).await,
+                Decrby "decrby" 3 [write denyoom fast] (1 1 1) "1.0.0" => numbers::decrby(call).await,
                     "Takes from a number", "atomic";
                 Get "get" 2 [readonly fast] (1 1 1) "1.0.0" => strings::get(call).await,
                     "Returns a value", "atomic";
@@ -57,12 +57,15 @@ macro_rules! for_each_command {
                     "Returns a part of a value", "atomic";
                 Getset "getset" 3 [write denyoom fast] (1 1 1) "1.0.0" => strings::getset(call).await,
                     "Sets a value and returns the old one", "atomic";
-                Incr "incr" 2 [write denyoom fast] (1 1 1) "1.0.0" => strings::incr(call).await,
+                Incr "incr" 2 [write denyoom fast] (1 1 1) "1.0.0" => numbers::incr(call).await,
                     "Adds one to a number", "atomic";
-                Incrby "incrby" 3 [write denyoom fast] (1 1 1) "1.0.0" => strings::incrby(call).await,
+                Incrby "incrby" 3 [write denyoom fast] (1 1 1) "1.0.0" => numbers::incrby(call).await,
                     "Adds to a number", "atomic";
-                Incrbyfloat "incrbyfloat" 3 [write denyoom fast] (1 1 1) "2.6.0" => strings::incrbyfloat(call).await,
+                Incrbyfloat "incrbyfloat" 3 [write denyoom fast] (1 1 1) "2.6.0" => numbers::incrbyfloat(call).await,
                     "Adds to a decimal number, in 64 bits of precision", "atomic";
+                Lcs "lcs" -3 [readonly] (1 2 1) "7.0.0" => lcs::lcs(call).await,
+                    "Returns the longest common subsequence of two values; LEN, IDX, MINMATCHLEN, WITHMATCHLEN",
+                    "each key separately; takes time linear in the product of both lengths, which is at most 134,217,728";
                 Mget "mget" -2 [readonly fast] (1 -1 1) "1.0.0" => strings::mget(call).await,
                     "Returns several values", "each key separately: other clients may change one between two reads";
                 Mset "mset" -3 [write denyoom] (1 -1 2) "1.0.1" => strings::mset(call).await,
@@ -84,6 +87,22 @@ macro_rules! for_each_command {
                     "Returns the length of a value", "atomic";
                 Substr "substr" 4 [readonly] (1 1 1) "1.0.0" => strings::getrange(call).await,
                     "As GETRANGE", "atomic";
+            }
+            "bitmap" {
+                Bitcount "bitcount" -2 [readonly] (1 1 1) "2.6.0" => bits::bitcount(call).await,
+                    "Counts the bits that are set, in a range; BYTE, BIT", "atomic";
+                Bitfield "bitfield" -2 [write denyoom] (1 1 1) "3.2.0" => bit_fields::bitfield(call, false).await,
+                    "Reads and changes integers of 1 to 64 bits at any bits of a value; GET, SET, INCRBY, OVERFLOW", "atomic";
+                BitfieldRo "bitfield_ro" -2 [readonly fast] (1 1 1) "6.0.0" => bit_fields::bitfield(call, true).await,
+                    "As BITFIELD, with GET only", "atomic";
+                Bitop "bitop" -4 [write denyoom] (2 -1 1) "2.6.0" => bits::bitop(call).await,
+                    "Stores a combination of values, bit by bit; AND, OR, XOR, NOT", "over Quiver at one moment; over DART each key separately";
+                Bitpos "bitpos" -3 [readonly] (1 1 1) "2.8.7" => bits::bitpos(call).await,
+                    "Returns the first bit that is set, or that is not, in a range; BYTE, BIT", "atomic";
+                Getbit "getbit" 3 [readonly fast] (1 1 1) "2.2.0" => bits::getbit(call).await,
+                    "Returns a bit of a value", "atomic";
+                Setbit "setbit" 4 [write denyoom] (1 1 1) "2.2.0" => bits::setbit(call).await,
+                    "Sets or clears a bit of a value", "atomic";
             }
             "generic" {
                 Copy "copy" -3 [write denyoom] (1 2 1) "6.2.0" => keys::copy(call).await,
@@ -231,6 +250,16 @@ macro_rules! for_each_command {
                 Zscore "zscore" 3 [readonly fast] (1 1 1) "1.2.0" => sorted_sets::zscore(call).await,
                     "Returns the score of a member", "atomic";
             }
+            "hyperloglog" {
+                Pfadd "pfadd" -2 [write denyoom fast] (1 1 1) "2.8.9" => hyperloglog::pfadd(call).await,
+                    "Adds elements to a HyperLogLog", "atomic";
+                Pfcount "pfcount" -2 [readonly] (1 -1 1) "2.8.9" => hyperloglog::pfcount(call).await,
+                    "Estimates how many different elements were added to one or several HyperLogLogs", "one key: atomic; several: each separately";
+                Pfdebug "pfdebug" 3 [write denyoom admin] (2 2 1) "2.8.9" => hyperloglog::pfdebug(call).await,
+                    "ENCODING, DECODE, GETREG, TODENSE: the representation of a HyperLogLog", "atomic";
+                Pfmerge "pfmerge" -2 [write denyoom] (1 -1 1) "2.8.9" => hyperloglog::pfmerge(call).await,
+                    "Adds the elements of HyperLogLogs to another one", "over Quiver at one moment; over DART each key separately";
+            }
             "ordered" {
                 Range "range" -3 [readonly] (0 0 0) "darter 0.1" => ordered::range(call).await,
                     "Returns keys and values between two bounds, `[key`, `(key`, `-` or `+`, in order; LIMIT n, REV (bounds then from high to \
@@ -343,7 +372,7 @@ macro_rules! table {
 for_each_command! { table }
 
 /// Slots of the hash table of names: a power of two, more than twice the number of commands.
-const SLOTS: usize = 512;
+const SLOTS: usize = 1024;
 
 static SLOT_OF_NAME: LazyLock<[Option<&'static Command>; SLOTS]> = LazyLock::new(|| {
     let mut slots = [None; SLOTS];

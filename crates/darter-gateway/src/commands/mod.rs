@@ -1,6 +1,8 @@
 //! The commands, with a file for each family, and their dispatch. The list of commands is in
 //! `table.rs`.
 
+mod bit_fields;
+mod bits;
 mod config;
 mod connection;
 mod description;
@@ -11,8 +13,11 @@ mod expiry;
 #[cfg(feature = "scripts")]
 mod functions;
 mod hashes;
+mod hyperloglog;
 mod information;
 mod keys;
+mod lcs;
+mod numbers;
 mod object;
 mod ordered;
 mod random;
