@@ -21,6 +21,7 @@ mod error;
 mod extended;
 mod fabric_driver;
 mod fault;
+mod geo;
 mod glob;
 mod hexadecimal;
 mod hyperloglog;

@@ -260,6 +260,30 @@ macro_rules! for_each_command {
                 Pfmerge "pfmerge" -2 [write denyoom] (1 -1 1) "2.8.9" => hyperloglog::pfmerge(call).await,
                     "Adds the elements of HyperLogLogs to another one", "over Quiver at one moment; over DART each key separately";
             }
+            "geo" {
+                Geoadd "geoadd" -5 [write denyoom] (1 1 1) "3.2.0" => geo::geoadd(call).await,
+                    "Sets the positions of members; NX, XX, CH", "as ZADD";
+                Geodist "geodist" -4 [readonly] (1 1 1) "3.2.0" => geo::geodist(call).await,
+                    "Returns the distance of two members; M, KM, FT, MI", "each member separately: other clients may change one between two reads";
+                Geohash "geohash" -2 [readonly] (1 1 1) "3.2.0" => geo::geohash(call).await,
+                    "Returns the positions of members as geohashes of 11 characters", "as GEODIST";
+                Geopos "geopos" -2 [readonly] (1 1 1) "3.2.0" => geo::geopos(call).await,
+                    "Returns the longitudes and latitudes of members", "as GEODIST";
+                Georadius "georadius" -6 [write denyoom movablekeys] (1 1 1) "3.2.0" => geo_search::search(call, geo_search::Form::Position, true).await,
+                    "As GEOSEARCH around a position; STORE, STOREDIST", "as GEOSEARCH; with a destination as GEOSEARCHSTORE";
+                GeoradiusRo "georadius_ro" -6 [readonly] (1 1 1) "3.2.10" => geo_search::search(call, geo_search::Form::Position, false).await,
+                    "As GEORADIUS, without a destination", "as GEOSEARCH";
+                Georadiusbymember "georadiusbymember" -5 [write denyoom movablekeys] (1 1 1) "3.2.0" => geo_search::search(call, geo_search::Form::Member, true).await,
+                    "As GEOSEARCH around a member; STORE, STOREDIST", "as GEOSEARCH; with a destination as GEOSEARCHSTORE";
+                GeoradiusbymemberRo "georadiusbymember_ro" -5 [readonly] (1 1 1) "3.2.10" => geo_search::search(call, geo_search::Form::Member, false).await,
+                    "As GEORADIUSBYMEMBER, without a destination", "as GEOSEARCH";
+                Geosearch "geosearch" -7 [readonly] (1 1 1) "6.2.0" => geo_search::search(call, geo_search::Form::Search, false).await,
+                    "Returns the members in a circle or a box; FROMMEMBER, FROMLONLAT, BYRADIUS, BYBOX, ASC, DESC, COUNT, ANY, WITHCOORD, WITHDIST, WITHHASH",
+                    "as ZRANGE; takes time linear in the number of members in up to nine cells that cover the area";
+                Geosearchstore "geosearchstore" -8 [write denyoom] (1 2 1) "6.2.0" => geo_search::search(call, geo_search::Form::Store, false).await,
+                    "Stores the members in a circle or a box in a sorted set; STOREDIST and the options of GEOSEARCH",
+                    "over Quiver at one moment; over DART the destination appears whole, and members are read one by one";
+            }
             "ordered" {
                 Range "range" -3 [readonly] (0 0 0) "darter 0.1" => ordered::range(call).await,
                     "Returns keys and values between two bounds, `[key`, `(key`, `-` or `+`, in order; LIMIT n, REV (bounds then from high to \

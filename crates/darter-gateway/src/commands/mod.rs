@@ -12,6 +12,8 @@ mod evaluation;
 mod expiry;
 #[cfg(feature = "scripts")]
 mod functions;
+mod geo;
+mod geo_search;
 mod hashes;
 mod hyperloglog;
 mod information;

@@ -148,14 +148,17 @@ fn keys_read<'a>(command: &'static Command, args: Arguments<'a>) -> impl Iterato
 /// Returns whether a command changes several keys or elements, and is executed as one transaction.
 pub(super) fn is_one(call: &Call<'_>, id: CommandId) -> bool {
     use CommandId::{
-        Bitop, Copy, Del, Hdel, Hmset, Hset, Mset, Msetnx, Pfmerge, Rename, Renamenx, Unlink, Zadd, Zrem,
+        Bitop, Copy, Del, Geoadd, Georadius, Georadiusbymember, Geosearchstore, Hdel, Hmset, Hset, Mset,
+        Msetnx, Pfmerge, Rename, Renamenx, Unlink, Zadd, Zrem,
     };
     let changes_several = match id {
-        Bitop | Copy | Rename | Renamenx => true,
+        Bitop | Copy | Geosearchstore | Rename | Renamenx => true,
         Del | Pfmerge | Unlink => call.args.len() > 2,
         Hdel | Mset | Msetnx | Zrem => call.args.len() > 3,
         Hmset | Hset => call.args.len() > 4,
         Zadd => super::sorted_sets::adds_several(&call.args),
+        Geoadd => super::geo::adds_several(&call.args),
+        Georadius | Georadiusbymember => super::geo_search::destinations(&call.args, 5).next().is_some(),
         _ => false,
     };
     changes_several && call.shared.has_transactions
