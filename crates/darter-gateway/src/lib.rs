@@ -34,6 +34,7 @@ mod options;
 mod pace;
 mod pipeline;
 mod queue;
+mod rdb;
 mod reply;
 mod request;
 mod score;

@@ -111,6 +111,9 @@ macro_rules! for_each_command {
                      by one; takes time linear in the number of elements";
                 Del "del" -2 [write] (1 -1 1) "1.0.0" => keys::del(call).await,
                     "Removes keys", "over Quiver at one moment; over DART each key separately";
+                Dump "dump" 2 [readonly] (1 1 1) "2.6.0" => dump::dump(call).await,
+                    "Returns a value in the format of Redis's RDB files, for RESTORE of a gateway or of Redis 7.0",
+                    "a string: atomic; others as HGETALL";
                 Exists "exists" -2 [readonly fast] (1 -1 1) "1.0.0" => keys::exists(call).await,
                     "Counts how many of the given keys exist", "each key separately";
                 Expire "expire" -3 [write fast] (1 1 1) "1.0.0" => expiry::expire(call, expiry::Unit::Seconds, true).await,
@@ -143,6 +146,9 @@ macro_rules! for_each_command {
                      time linear in the number of elements";
                 Renamenx "renamenx" 3 [write fast] (1 2 1) "1.0.0" => keys::renamenx(call).await,
                     "Renames a key if the new one does not exist", "as RENAME; if several clients rename to one new key, one succeeds";
+                Restore "restore" -4 [write denyoom] (1 1 1) "2.6.0" => dump::restore(call).await,
+                    "Sets a key to a value that DUMP of a gateway or of Redis returned; REPLACE, ABSTTL; IDLETIME and FREQ are ignored",
+                    "the key appears whole; takes time linear in the number of elements";
                 Scan "scan" -2 [readonly] (0 0 0) "2.8.0" => scan::scan(call).await,
                     "Returns keys step by step, in order; MATCH, COUNT, TYPE",
                     "keys that exist throughout are returned once; a cursor is valid at every gateway, for at least half an hour; an unknown cursor starts over";

@@ -6,6 +6,7 @@ mod bits;
 mod config;
 mod connection;
 mod description;
+mod dump;
 mod elements;
 #[cfg(feature = "scripts")]
 mod evaluation;

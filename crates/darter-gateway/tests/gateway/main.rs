@@ -16,6 +16,7 @@ mod clients;
 mod corpus;
 mod differential;
 mod door;
+mod dump;
 mod geo;
 mod hostile;
 mod limits;
