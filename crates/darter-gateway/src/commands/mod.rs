@@ -1,6 +1,7 @@
 //! The commands, with a file for each family, and their dispatch. The list of commands is in
 //! `table.rs`.
 
+mod arguments;
 mod bit_fields;
 mod bits;
 mod config;
@@ -18,6 +19,7 @@ mod geo_search;
 mod hashes;
 mod hyperloglog;
 mod information;
+mod key_specs;
 mod keys;
 mod lcs;
 mod numbers;

@@ -14,6 +14,7 @@ mod bitmaps;
 mod browser;
 mod clients;
 mod corpus;
+mod descriptions;
 mod differential;
 mod door;
 mod dump;
