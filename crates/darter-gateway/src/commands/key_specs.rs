@@ -17,7 +17,7 @@ enum Begin {
 /// Which arguments are keys from there on.
 #[derive(Clone, Copy, Debug)]
 enum Keys {
-    /// Up to one that is counted from the first key, or from the end if it is negative.
+    /// Up to an argument, counted from the first key, or from the end if negative.
     Range { last: i64, step: i64 },
     /// As many as the argument says; they follow it.
     Counted,

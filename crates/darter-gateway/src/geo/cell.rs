@@ -63,7 +63,7 @@ fn part(coordinate: f64, max: f64, steps: u32) -> u32 {
     (offset * (1_u64 << steps) as f64) as u32
 }
 
-/// Converts a score to bits as C does, for scores that are no cells too.
+/// Converts a score to bits as C does, also if the score is not that of a cell.
 fn bits_of(score: f64) -> u64 {
     const LIMIT: f64 = (1_u64 << 63) as f64;
     let cast = |number: f64| if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN };
@@ -122,7 +122,7 @@ impl Cell {
     pub(super) fn moved(self, east: i64, north: i64) -> Self {
         let all = u64::MAX >> (64 - 2 * self.steps);
         let move_by = |bits: u64, by: i64| spread(collect(bits).wrapping_add(by as u32));
-        // The greatest coordinates lie behind the last cell, and stay there unless they are moved.
+        // The greatest coordinates come after the last cell, and stay there unless they are moved.
         let (mut longitude, mut latitude) = (self.bits & LONGITUDES, self.bits & LATITUDES);
         if east != 0 {
             longitude = move_by(self.bits >> 1, east) << 1 & all;
@@ -171,7 +171,7 @@ mod tests {
         }
 
         #[test]
-        fn neighbours_touch(longitude in -179.0..179.0, latitude in -84.0..84.0, steps in 8_u32..=26) {
+        fn neighbours_touch(longitude in -177.0..177.0, latitude in -84.0..84.0, steps in 8_u32..=26) {
             let cell = Cell::around(Position { longitude, latitude }, steps);
             let (least, greatest) = cell.corners();
             let near = |one: f64, other: f64| (one - other).abs() < 1e-9;
