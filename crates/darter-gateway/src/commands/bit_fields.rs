@@ -94,6 +94,11 @@ impl Field {
         }
     }
 
+    /// Returns the largest number that the field can hold.
+    fn largest(self) -> i128 {
+        (1 << (self.bits - u32::from(self.is_signed))) - 1
+    }
+
     /// Returns what the field holds when a number is stored in it; `None` if the number does not fit
     /// and must fit.
     fn fit(self, number: i128, overflow: Overflow) -> Option<i128> {
@@ -101,8 +106,7 @@ impl Field {
         if wrapped == number {
             return Some(number);
         }
-        let value_bits = self.bits - u32::from(self.is_signed);
-        let largest = (1_i128 << value_bits) - 1;
+        let largest = self.largest();
         let smallest = if self.is_signed { -largest - 1 } else { 0 };
         match overflow {
             Overflow::Wrap => Some(wrapped),
@@ -122,9 +126,13 @@ impl Field {
         match action {
             Action::Get => Some((old, old)),
             Action::Set(number, overflow) => {
-                let is_signed = self.is_signed;
-                let number = if is_signed { number.into() } else { number.cast_unsigned().into() };
-                Some((self.fit(number, overflow)?, old))
+                let wide = if self.is_signed { number.into() } else { number.cast_unsigned().into() };
+                let fitting = self.fit(wide, overflow)?;
+                // In Redis's comparison the difference overflows if the number is very small. It then
+                // counts as too large.
+                let is_large = self.is_signed && (self.largest() as i64).wrapping_sub(number) < 0;
+                let saturates = overflow == Overflow::Saturate && fitting != wide && is_large;
+                Some((if saturates { self.largest() } else { fitting }, old))
             }
             Action::Add(number, overflow) => {
                 let new = self.fit(old + i128::from(number), overflow)?;
@@ -280,6 +288,14 @@ mod tests {
             prop_assert_eq!(results[1], Some(sum.clamp(smallest, largest)));
             prop_assert_eq!(results[2], fits.then_some(sum));
         }
+    }
+
+    #[test]
+    fn a_very_small_number_saturates_as_in_redis() {
+        let set =
+            |bits, number| field(0, bits, true).act(0, Action::Set(number, Overflow::Saturate)).unwrap().0;
+        assert_eq!((set(5, -1000), set(5, i64::MIN + 15), set(5, i64::MIN + 16)), (-16, 15, -16));
+        assert_eq!(set(64, i64::MIN), i128::from(i64::MIN));
     }
 
     #[test]

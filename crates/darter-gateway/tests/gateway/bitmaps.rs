@@ -61,21 +61,27 @@ const SENTENCES: &[&str] = &[
     "lcs KEY KEY idx len",
     "lcs KEY KEY minmatchlen",
     "mset KEY ohmytext KEY mynewtext",
-    "pfadd KEY V V V",
-    "pfadd KEY",
-    "pfcount KEY",
-    "pfcount KEY KEY",
-    "pfmerge KEY KEY KEY",
-    "pfmerge KEY",
-    "pfdebug encoding KEY",
-    "pfdebug decode KEY",
-    "pfdebug foo KEY",
-    "pfdebug todense KEY",
+    "pfadd PF V V V",
+    "pfadd PF",
+    "pfcount PF",
+    "pfcount PF PF",
+    "pfmerge PF PF PF",
+    "pfmerge PF",
+    "pfdebug encoding PF",
+    "pfdebug decode PF",
+    "pfdebug foo PF",
+    "pfdebug todense PF",
+    "get PF",
+    "set PF V",
+    "del PF",
+    "bitcount PF",
 ];
 
 fn word(dice: &mut Pcg64Mcg, place: &str) -> Vec<u8> {
     let among: &[&str] = match place {
         "KEY" => &["a", "b", "c", "d", "e"],
+        // No bit of these is changed: Redis does not find all damages at once.
+        "PF" => &["p1", "p2", "p3"],
         "BIT" => &["0", "1", "7", "8", "9", "100", "4000", "4294967295", "4294967296", "-1", "x", "#1", ""],
         "INDEX" => &[
             "0",
