@@ -145,7 +145,7 @@ fn overlapping(args: &Arguments<'_>, client: &Client) -> Option<&'static Command
         return None;
     }
     let command = Command::named(args.get(0)).filter(|command| command.takes(args.len()))?;
-    let is_of_keys = command.is("write") || command.is("readonly");
+    let is_of_keys = (command.is("write") || command.is("readonly")) && !command.is("movablekeys");
     (is_of_keys && (1..=KEYS_MAX).contains(&command.keys_at(args.len()).len())).then_some(command)
 }
 
@@ -220,6 +220,8 @@ mod tests {
             "info",
             "config get x",
             "object encoding a",
+            "georadius a 0 0 1 m store b",
+            "georadius a 0 0 1 m",
             "memory usage a",
             "nosuch a",
             "get",

@@ -21,8 +21,10 @@ mod error;
 mod extended;
 mod fabric_driver;
 mod fault;
+mod geo;
 mod glob;
 mod hexadecimal;
+mod hyperloglog;
 pub mod json;
 mod keyspace;
 #[cfg(feature = "scripts")]
@@ -32,6 +34,7 @@ mod options;
 mod pace;
 mod pipeline;
 mod queue;
+mod rdb;
 mod reply;
 mod request;
 mod score;

@@ -88,7 +88,11 @@ impl<'o> Reply<'o> {
 
     /// Writes a score.
     pub(super) fn double(&mut self, number: f64) {
-        let text = super::score::text(number);
+        self.decimal(&super::score::text(number));
+    }
+
+    /// Writes a decimal number.
+    pub(super) fn decimal(&mut self, text: &str) {
         if self.is_resp3 { self.line(b',', text.as_bytes()) } else { self.bulk(text.as_bytes()) }
     }
 

@@ -43,9 +43,9 @@ macro_rules! for_each_command {
             "string" {
                 Append "append" 3 [write denyoom fast] (1 1 1) "2.0.0" => strings::append(call).await,
                     "Adds bytes to the end of a value", "atomic";
-                Decr "decr" 2 [write denyoom fast] (1 1 1) "1.0.0" => strings::decr(call).await,
+                Decr "decr" 2 [write denyoom fast] (1 1 1) "1.0.0" => numbers::decr(call).await,
                     "Takes one from a number", "atomic";
-                Decrby "decrby" 3 [write denyoom fast] (1 1 1) "1.0.0" => strings::decrby(call).await,
+                Decrby "decrby" 3 [write denyoom fast] (1 1 1) "1.0.0" => numbers::decrby(call).await,
                     "Takes from a number", "atomic";
                 Get "get" 2 [readonly fast] (1 1 1) "1.0.0" => strings::get(call).await,
                     "Returns a value", "atomic";
@@ -57,12 +57,15 @@ macro_rules! for_each_command {
                     "Returns a part of a value", "atomic";
                 Getset "getset" 3 [write denyoom fast] (1 1 1) "1.0.0" => strings::getset(call).await,
                     "Sets a value and returns the old one", "atomic";
-                Incr "incr" 2 [write denyoom fast] (1 1 1) "1.0.0" => strings::incr(call).await,
+                Incr "incr" 2 [write denyoom fast] (1 1 1) "1.0.0" => numbers::incr(call).await,
                     "Adds one to a number", "atomic";
-                Incrby "incrby" 3 [write denyoom fast] (1 1 1) "1.0.0" => strings::incrby(call).await,
+                Incrby "incrby" 3 [write denyoom fast] (1 1 1) "1.0.0" => numbers::incrby(call).await,
                     "Adds to a number", "atomic";
-                Incrbyfloat "incrbyfloat" 3 [write denyoom fast] (1 1 1) "2.6.0" => strings::incrbyfloat(call).await,
+                Incrbyfloat "incrbyfloat" 3 [write denyoom fast] (1 1 1) "2.6.0" => numbers::incrbyfloat(call).await,
                     "Adds to a decimal number, in 64 bits of precision", "atomic";
+                Lcs "lcs" -3 [readonly] (1 2 1) "7.0.0" => boxed(move || lcs::lcs(call)).await,
+                    "Returns the longest common subsequence of two values; LEN, IDX, MINMATCHLEN, WITHMATCHLEN",
+                    "each key separately; takes time linear in the product of both lengths, which is at most 134,217,728";
                 Mget "mget" -2 [readonly fast] (1 -1 1) "1.0.0" => strings::mget(call).await,
                     "Returns several values", "each key separately: other clients may change one between two reads";
                 Mset "mset" -3 [write denyoom] (1 -1 2) "1.0.1" => strings::mset(call).await,
@@ -85,6 +88,22 @@ macro_rules! for_each_command {
                 Substr "substr" 4 [readonly] (1 1 1) "1.0.0" => strings::getrange(call).await,
                     "As GETRANGE", "atomic";
             }
+            "bitmap" {
+                Bitcount "bitcount" -2 [readonly] (1 1 1) "2.6.0" => bits::bitcount(call).await,
+                    "Counts the bits that are set, in a range; BYTE, BIT", "atomic";
+                Bitfield "bitfield" -2 [write denyoom] (1 1 1) "3.2.0" => boxed(move || bit_fields::bitfield(call, false)).await,
+                    "Reads and changes integers of 1 to 64 bits at any bits of a value; GET, SET, INCRBY, OVERFLOW", "atomic";
+                BitfieldRo "bitfield_ro" -2 [readonly fast] (1 1 1) "6.0.0" => boxed(move || bit_fields::bitfield(call, true)).await,
+                    "As BITFIELD, with GET only", "atomic";
+                Bitop "bitop" -4 [write denyoom] (2 -1 1) "2.6.0" => boxed(move || bits::bitop(call)).await,
+                    "Stores a combination of values, bit by bit; AND, OR, XOR, NOT", "over Quiver at one moment; over DART each key separately";
+                Bitpos "bitpos" -3 [readonly] (1 1 1) "2.8.7" => bits::bitpos(call).await,
+                    "Returns the first bit that is set, or that is not, in a range; BYTE, BIT", "atomic";
+                Getbit "getbit" 3 [readonly fast] (1 1 1) "2.2.0" => bits::getbit(call).await,
+                    "Returns a bit of a value", "atomic";
+                Setbit "setbit" 4 [write denyoom] (1 1 1) "2.2.0" => bits::setbit(call).await,
+                    "Sets or clears a bit of a value", "atomic";
+            }
             "generic" {
                 Copy "copy" -3 [write denyoom] (1 2 1) "6.2.0" => keys::copy(call).await,
                     "Copies a key; REPLACE",
@@ -92,6 +111,9 @@ macro_rules! for_each_command {
                      by one; takes time linear in the number of elements";
                 Del "del" -2 [write] (1 -1 1) "1.0.0" => keys::del(call).await,
                     "Removes keys", "over Quiver at one moment; over DART each key separately";
+                Dump "dump" 2 [readonly] (1 1 1) "2.6.0" => boxed(move || dump::dump(call)).await,
+                    "Returns a value in the format of Redis's RDB files, for RESTORE of a gateway or of Redis 7.0",
+                    "a string: atomic; others as HGETALL";
                 Exists "exists" -2 [readonly fast] (1 -1 1) "1.0.0" => keys::exists(call).await,
                     "Counts how many of the given keys exist", "each key separately";
                 Expire "expire" -3 [write fast] (1 1 1) "1.0.0" => expiry::expire(call, expiry::Unit::Seconds, true).await,
@@ -103,7 +125,7 @@ macro_rules! for_each_command {
                 Keys "keys" 2 [readonly] (0 0 0) "1.0.0" => scan::keys(call).await,
                     "Returns the keys that match a pattern, in order",
                     "keys that exist throughout are returned once; a pattern's literal prefix is searched for, not filtered";
-                Object "object" -2 [readonly] (0 0 0) "2.2.3" => object::object(call).await,
+                Object "object" -2 [readonly] (0 0 0) "2.2.3" => boxed(move || object::object(call)).await,
                     "ENCODING, REFCOUNT; IDLETIME and FREQ are refused: reads are not recorded", "atomic";
                 Persist "persist" 2 [write fast] (1 1 1) "2.2.0" => expiry::persist(call).await,
                     "Removes the expiry time of a key", "atomic";
@@ -124,6 +146,9 @@ macro_rules! for_each_command {
                      time linear in the number of elements";
                 Renamenx "renamenx" 3 [write fast] (1 2 1) "1.0.0" => keys::renamenx(call).await,
                     "Renames a key if the new one does not exist", "as RENAME; if several clients rename to one new key, one succeeds";
+                Restore "restore" -4 [write denyoom] (1 1 1) "2.6.0" => boxed(move || dump::restore(call)).await,
+                    "Sets a key to a value that DUMP of a gateway or of Redis returned; REPLACE, ABSTTL; IDLETIME and FREQ are ignored",
+                    "the key appears whole; takes time linear in the number of elements";
                 Scan "scan" -2 [readonly] (0 0 0) "2.8.0" => scan::scan(call).await,
                     "Returns keys step by step, in order; MATCH, COUNT, TYPE",
                     "keys that exist throughout are returned once; a cursor is valid at every gateway, for at least half an hour; an unknown cursor starts over";
@@ -230,6 +255,40 @@ macro_rules! for_each_command {
                     "members that exist throughout are returned once; a cursor is valid at every gateway, for at least half an hour; an unknown cursor starts over";
                 Zscore "zscore" 3 [readonly fast] (1 1 1) "1.2.0" => sorted_sets::zscore(call).await,
                     "Returns the score of a member", "atomic";
+            }
+            "hyperloglog" {
+                Pfadd "pfadd" -2 [write denyoom fast] (1 1 1) "2.8.9" => boxed(move || hyperloglog::pfadd(call)).await,
+                    "Adds elements to a HyperLogLog", "atomic";
+                Pfcount "pfcount" -2 [readonly] (1 -1 1) "2.8.9" => boxed(move || hyperloglog::pfcount(call)).await,
+                    "Estimates how many different elements were added to one or several HyperLogLogs", "one key: atomic; several: each separately";
+                Pfdebug "pfdebug" 3 [write denyoom admin] (2 2 1) "2.8.9" => boxed(move || hyperloglog::pfdebug(call)).await,
+                    "ENCODING, DECODE, GETREG, TODENSE: the representation of a HyperLogLog", "atomic";
+                Pfmerge "pfmerge" -2 [write denyoom] (1 -1 1) "2.8.9" => boxed(move || hyperloglog::pfmerge(call)).await,
+                    "Adds the elements of HyperLogLogs to another one", "over Quiver at one moment; over DART each key separately";
+            }
+            "geo" {
+                Geoadd "geoadd" -5 [write denyoom] (1 1 1) "3.2.0" => boxed(move || geo::geoadd(call)).await,
+                    "Sets the positions of members; NX, XX, CH", "as ZADD";
+                Geodist "geodist" -4 [readonly] (1 1 1) "3.2.0" => boxed(move || geo::geodist(call)).await,
+                    "Returns the distance of two members; M, KM, FT, MI", "each member separately: other clients may change one between two reads";
+                Geohash "geohash" -2 [readonly] (1 1 1) "3.2.0" => boxed(move || geo::geohash(call)).await,
+                    "Returns the positions of members as geohashes of 11 characters", "as GEODIST";
+                Geopos "geopos" -2 [readonly] (1 1 1) "3.2.0" => boxed(move || geo::geopos(call)).await,
+                    "Returns the longitudes and latitudes of members", "as GEODIST";
+                Georadius "georadius" -6 [write denyoom movablekeys] (1 1 1) "3.2.0" => boxed(move || geo_search::search(call, geo_search::Form::Position, true)).await,
+                    "As GEOSEARCH around a position; STORE, STOREDIST", "as GEOSEARCH; with a destination as GEOSEARCHSTORE";
+                GeoradiusRo "georadius_ro" -6 [readonly] (1 1 1) "3.2.10" => boxed(move || geo_search::search(call, geo_search::Form::Position, false)).await,
+                    "As GEORADIUS, without a destination", "as GEOSEARCH";
+                Georadiusbymember "georadiusbymember" -5 [write denyoom movablekeys] (1 1 1) "3.2.0" => boxed(move || geo_search::search(call, geo_search::Form::Member, true)).await,
+                    "As GEOSEARCH around a member; STORE, STOREDIST", "as GEOSEARCH; with a destination as GEOSEARCHSTORE";
+                GeoradiusbymemberRo "georadiusbymember_ro" -5 [readonly] (1 1 1) "3.2.10" => boxed(move || geo_search::search(call, geo_search::Form::Member, false)).await,
+                    "As GEORADIUSBYMEMBER, without a destination", "as GEOSEARCH";
+                Geosearch "geosearch" -7 [readonly] (1 1 1) "6.2.0" => boxed(move || geo_search::search(call, geo_search::Form::Search, false)).await,
+                    "Returns the members in a circle or a box; FROMMEMBER, FROMLONLAT, BYRADIUS, BYBOX, ASC, DESC, COUNT, ANY, WITHCOORD, WITHDIST, WITHHASH",
+                    "as ZRANGE; takes time linear in the number of members in up to nine cells that cover the area";
+                Geosearchstore "geosearchstore" -8 [write denyoom] (1 2 1) "6.2.0" => boxed(move || geo_search::search(call, geo_search::Form::Store, false)).await,
+                    "Stores the members in a circle or a box in a sorted set; STOREDIST and the options of GEOSEARCH",
+                    "over Quiver at one moment; over DART the destination appears whole, and members are read one by one";
             }
             "ordered" {
                 Range "range" -3 [readonly] (0 0 0) "darter 0.1" => ordered::range(call).await,
@@ -343,7 +402,7 @@ macro_rules! table {
 for_each_command! { table }
 
 /// Slots of the hash table of names: a power of two, more than twice the number of commands.
-const SLOTS: usize = 512;
+const SLOTS: usize = 1024;
 
 static SLOT_OF_NAME: LazyLock<[Option<&'static Command>; SLOTS]> = LazyLock::new(|| {
     let mut slots = [None; SLOTS];

@@ -1,8 +1,10 @@
 //! `CONFIG`.
 
+use super::object::{LISTPACK_BYTES_MAX, LISTPACK_FIELDS_MAX, LISTPACK_MEMBERS_MAX};
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::fault::Fault;
 use crate::glob::Glob;
+use crate::hyperloglog::SPARSE_BYTES;
 use crate::turns;
 
 /// `CONFIG` and its subcommands.
@@ -20,6 +22,11 @@ pub(super) async fn config(call: &mut Call<'_>) -> Result<(), Fault> {
                 ("busy-reply-threshold", options.script_time.as_millis().to_string()),
                 ("client-query-buffer-limit", options.input_bytes_max.to_string()),
                 ("databases", "1".to_owned()),
+                ("hash-max-listpack-entries", LISTPACK_FIELDS_MAX.to_string()),
+                ("hash-max-listpack-value", LISTPACK_BYTES_MAX.to_string()),
+                ("hash-max-ziplist-entries", LISTPACK_FIELDS_MAX.to_string()),
+                ("hash-max-ziplist-value", LISTPACK_BYTES_MAX.to_string()),
+                ("hll-sparse-max-bytes", SPARSE_BYTES.to_string()),
                 #[cfg(feature = "scripts")]
                 ("lua-time-limit", options.script_time.as_millis().to_string()),
                 ("maxclients", options.connections_max.to_string()),
@@ -31,6 +38,10 @@ pub(super) async fn config(call: &mut Call<'_>) -> Result<(), Fault> {
                 ("slowlog-log-slower-than", options.slow.as_micros().to_string()),
                 ("slowlog-max-len", options.slow_entries.to_string()),
                 ("timeout", "0".to_owned()),
+                ("zset-max-listpack-entries", LISTPACK_MEMBERS_MAX.to_string()),
+                ("zset-max-listpack-value", LISTPACK_BYTES_MAX.to_string()),
+                ("zset-max-ziplist-entries", LISTPACK_MEMBERS_MAX.to_string()),
+                ("zset-max-ziplist-value", LISTPACK_BYTES_MAX.to_string()),
             ];
             let mut told = settings.map(|setting| (setting, false));
             for pattern in args.from(2) {

@@ -1,18 +1,28 @@
 //! The commands, with a file for each family, and their dispatch. The list of commands is in
 //! `table.rs`.
 
+mod arguments;
+mod bit_fields;
+mod bits;
 mod config;
 mod connection;
 mod description;
+mod dump;
 mod elements;
 #[cfg(feature = "scripts")]
 mod evaluation;
 mod expiry;
 #[cfg(feature = "scripts")]
 mod functions;
+mod geo;
+mod geo_search;
 mod hashes;
+mod hyperloglog;
 mod information;
+mod key_specs;
 mod keys;
+mod lcs;
+mod numbers;
 mod object;
 mod ordered;
 mod random;
@@ -38,7 +48,7 @@ use super::request::Arguments;
 use super::statistics::Ending;
 use super::table::{Command, CommandId, for_each_command};
 use ranks::By;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 
 macro_rules! dispatch {
     ($call:ident; $($group:literal {$(
@@ -55,6 +65,12 @@ macro_rules! dispatch {
 }
 
 for_each_command! { dispatch }
+
+/// Creates the future of a command that is larger than those of most commands, on the heap. In
+/// [`run`] it would take its place on the stack of every command.
+fn boxed<F: Future>(create: impl FnOnce() -> F) -> Pin<Box<F>> {
+    Box::pin(create())
+}
 
 /// Runs the command named by a request and writes its reply, which is an error if the command
 /// failed or did not run. Returns the command, if it exists, and how it ended.

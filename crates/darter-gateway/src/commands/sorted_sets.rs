@@ -14,17 +14,17 @@ const NO_FLOAT: &str = "ERR value is not a valid float";
 /// The options of `ZADD`.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools)] // switches, most of which go together
-struct Adding {
+pub(super) struct Adding {
     /// Only add new members.
-    is_absent: bool,
+    pub is_absent: bool,
     /// Only change existing members.
-    is_present: bool,
+    pub is_present: bool,
     /// Only raise scores.
     is_greater: bool,
     /// Only lower scores.
     is_less: bool,
     /// Return the number of changed members, not of new ones.
-    tells_changes: bool,
+    pub tells_changes: bool,
     /// Add to the old score.
     is_increment: bool,
 }
@@ -96,12 +96,23 @@ pub(super) async fn zincrby(call: &mut Call<'_>) -> Result<(), Fault> {
 }
 
 async fn add(call: &mut Call<'_>, options: Adding, first: usize) -> Result<(), Fault> {
-    let Call { args, keys, reply, .. } = call;
     let mut scores = Vec::new();
-    for at in (first..args.len()).step_by(2) {
-        scores.push(score::parse(args.get(at)).ok_or_else(|| Fault::said(NO_FLOAT))?);
+    for at in (first..call.args.len()).step_by(2) {
+        scores.push(score::parse(call.args.get(at)).ok_or_else(|| Fault::said(NO_FLOAT))?);
         turns::worked().await;
     }
+    add_scored(call, options, &scores, first + 1, 2).await
+}
+
+/// Sets the scores of members, which are every `step`th argument from `first` on, and replies.
+pub(super) async fn add_scored(
+    call: &mut Call<'_>,
+    options: Adding,
+    scores: &[f64],
+    first: usize,
+    step: usize,
+) -> Result<(), Fault> {
+    let Call { args, keys, reply, .. } = call;
     let (mut last, mut came, mut changed) = (None, 0, 0);
     let mut retries = Retries::default();
     loop {
@@ -114,10 +125,10 @@ async fn add(call: &mut Call<'_>, options: Adding, first: usize) -> Result<(), F
         } else {
             keys.open(args.get(1), Kind::SortedSet).await?
         };
-        keys.read_elements(&set, args.from(first + 1).step_by(2)).await?;
+        keys.read_elements(&set, args.from(first).step_by(step)).await?;
         (last, came, changed) = (None, 0, 0);
         for (at, &said) in scores.iter().enumerate() {
-            let member = args.get(first + 2 * at + 1);
+            let member = args.get(first + step * at);
             let Rescored { was, decided } =
                 keys.rescore(&set, member, |was| options.decide(was, said)).await?;
             came += usize::from(was.is_none() && decided.is_some());

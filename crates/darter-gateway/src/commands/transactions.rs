@@ -147,13 +147,18 @@ fn keys_read<'a>(command: &'static Command, args: Arguments<'a>) -> impl Iterato
 
 /// Returns whether a command changes several keys or elements, and is executed as one transaction.
 pub(super) fn is_one(call: &Call<'_>, id: CommandId) -> bool {
-    use CommandId::{Copy, Del, Hdel, Hmset, Hset, Mset, Msetnx, Rename, Renamenx, Unlink, Zadd, Zrem};
+    use CommandId::{
+        Bitop, Copy, Del, Geoadd, Georadius, Georadiusbymember, Geosearchstore, Hdel, Hmset, Hset, Mset,
+        Msetnx, Pfmerge, Rename, Renamenx, Unlink, Zadd, Zrem,
+    };
     let changes_several = match id {
-        Copy | Rename | Renamenx => true,
-        Del | Unlink => call.args.len() > 2,
+        Bitop | Copy | Geosearchstore | Rename | Renamenx => true,
+        Del | Pfmerge | Unlink => call.args.len() > 2,
         Hdel | Mset | Msetnx | Zrem => call.args.len() > 3,
         Hmset | Hset => call.args.len() > 4,
         Zadd => super::sorted_sets::adds_several(&call.args),
+        Geoadd => super::geo::adds_several(&call.args),
+        Georadius | Georadiusbymember => super::geo_search::destinations(&call.args, 5).next().is_some(),
         _ => false,
     };
     changes_several && call.shared.has_transactions
@@ -288,7 +293,7 @@ pub(super) async fn run_from_script(call: &mut Call<'_>, is_read_only: bool) -> 
         Some(command) if command.is("noscript") || is_excluded(command.id) => {
             "ERR This Redis command is not allowed from script"
         }
-        Some(command) if is_read_only && command.is("write") => {
+        Some(command) if is_read_only && (command.is("write") || command.id == CommandId::Pfcount) => {
             "ERR Write commands are not allowed from read-only scripts."
         }
         Some(command) => {

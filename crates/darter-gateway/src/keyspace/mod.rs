@@ -18,6 +18,7 @@ mod atomically;
 #[cfg(test)]
 mod crossings;
 mod cursors;
+mod drafts;
 mod expiry;
 mod fields;
 mod head;
@@ -35,6 +36,7 @@ mod usage;
 mod walk;
 
 pub(super) use aggregate::Aggregate;
+pub(super) use drafts::Draft;
 pub(super) use expiry::{Census, Expiry, Stepped};
 pub(super) use head::{Head, Kind};
 pub(super) use key_locks::KeyLocks;

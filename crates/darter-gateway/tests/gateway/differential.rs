@@ -84,15 +84,16 @@ fn compare(redis: &mut Client, ours: &mut Client, words: &[Vec<u8>], of: &str) {
 
 #[test]
 fn requests_by_chance_have_redis_replies() {
-    compare_by_chance(SENTENCES);
+    compare_by_chance(|dice| sentence_of(dice, SENTENCES));
 }
 
 #[test]
 fn requests_by_chance_of_hashes_and_sorted_sets_have_redis_replies() {
-    compare_by_chance(AGGREGATES);
+    compare_by_chance(|dice| sentence_of(dice, AGGREGATES));
 }
 
-fn compare_by_chance(sentences: &[&str]) {
+/// Compares the replies to random requests that `sentence` makes.
+pub fn compare_by_chance(sentence: impl Fn(&mut Pcg64Mcg) -> Vec<Vec<u8>>) {
     let Some(redis) = Redis::start() else { return };
     let door = Door::open();
     let said = std::env::var("DARTER_DIFFERENTIAL").ok();
@@ -110,7 +111,7 @@ fn compare_by_chance(sentences: &[&str]) {
             }
         }
         for number in 0..requests / 4 {
-            let mut words = sentence_of(&mut dice, sentences);
+            let mut words = sentence(&mut dice);
             if words.is_empty() {
                 continue;
             }

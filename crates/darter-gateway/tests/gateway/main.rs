@@ -10,11 +10,15 @@ mod aggregates;
 mod at_one_moment;
 #[path = "../../../darter-memnode/tests/support/authority.rs"]
 mod authority;
+mod bitmaps;
 mod browser;
 mod clients;
 mod corpus;
+mod descriptions;
 mod differential;
 mod door;
+mod dump;
+mod geo;
 mod hostile;
 mod limits;
 mod overlapping;

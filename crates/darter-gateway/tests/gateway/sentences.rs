@@ -131,7 +131,7 @@ const RANKS: [&str; 14] = [
 const COUNTS: [&str; 8] = ["0", "1", "2", "3", "100", "-1", "x", "9223372036854775807"];
 
 /// Fills a placeholder of a sentence.
-fn fill(dice: &mut Pcg64Mcg, place: &str) -> Vec<u8> {
+pub fn fill(dice: &mut Pcg64Mcg, place: &str) -> Vec<u8> {
     let among: &[&str] = match place {
         "K" => &KEYS,
         "N" => &NUMBERS,
@@ -434,6 +434,15 @@ pub fn sentence(dice: &mut Pcg64Mcg) -> Vec<Vec<u8>> {
 
 /// Returns a random request made from one of the sentences.
 pub fn sentence_of(dice: &mut Pcg64Mcg, sentences: &[&str]) -> Vec<Vec<u8>> {
+    sentence_with(dice, sentences, fill)
+}
+
+/// Returns a random request made from one of the sentences; `fill` replaces their placeholders.
+pub fn sentence_with(
+    dice: &mut Pcg64Mcg,
+    sentences: &[&str],
+    fill: fn(&mut Pcg64Mcg, &str) -> Vec<u8>,
+) -> Vec<Vec<u8>> {
     let mut words: Vec<Vec<u8>> =
         sentences.choose(dice).unwrap().split(' ').map(|place| fill(dice, place)).collect();
     if dice.random_ratio(1, 40) {

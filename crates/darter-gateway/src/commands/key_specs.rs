@@ -1,0 +1,185 @@
+//! The key specifications of `COMMAND INFO`: where the keys of a command are among its arguments, and
+//! what it does with them, in Redis's words.
+
+use crate::reply::Reply;
+use crate::subcommands::Subcommand;
+use crate::table::{Command, CommandId};
+
+/// Where the search for keys begins.
+#[derive(Clone, Copy, Debug)]
+enum Begin {
+    /// At an argument.
+    At(i64),
+    /// Behind a word, which is searched for from an argument on.
+    Behind(&'static str, i64),
+}
+
+/// Which arguments are keys from there on.
+#[derive(Clone, Copy, Debug)]
+enum Keys {
+    /// Up to an argument, counted from the first key, or from the end if negative.
+    Range { last: i64, step: i64 },
+    /// As many as the argument says; they follow it.
+    Counted,
+}
+
+/// The place of some keys of a command, and their use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeySpec {
+    notes: Option<&'static str>,
+    flags: &'static [&'static str],
+    begin: Begin,
+    keys: Keys,
+}
+
+/// Returns the flags of a command's key: the kind of access, and its purpose.
+pub(super) fn key_flags(command: &Command, number: usize) -> &'static [&'static str] {
+    use CommandId::{
+        Append, Bitfield, Bitop, Copy, Del, Exists, Expire, Expireat, Geoadd, Georadius, Georadiusbymember,
+        Geosearchstore, Getdel, Hdel, Hexists, Hlen, Hmset, Hset, Hsetnx, Hstrlen, Memory, Mset, Msetnx,
+        Object, Persist, Pexpire, Pexpireat, Pfadd, Pfcount, Pfdebug, Pfmerge, Psetex, Rename, Renamenx,
+        Restore, Set, Setex, Setnx, Setrange, Strlen, Touch, Type, Unlink, Watch, Zadd, Zcard, Zpopmax,
+        Zpopmin, Zrem, Zremrangebylex, Zremrangebyrank, Zremrangebyscore,
+    };
+    match command.id {
+        Exists | Hexists | Hlen | Hstrlen | Memory | Object | Strlen | Touch | Type | Watch | Zcard => {
+            &["RO"]
+        }
+        Bitop | Geosearchstore | Pfmerge if number > 0 => &["RO", "access"],
+        Copy | Georadius | Georadiusbymember if number == 0 => &["RO", "access"],
+        Bitfield | Set => &["RW", "access", "update", "variable_flags"],
+        Del | Unlink => &["RM", "delete"],
+        Getdel | Zpopmax | Zpopmin => &["RW", "access", "delete"],
+        Rename | Renamenx if number == 0 => &["RW", "access", "delete"],
+        Hdel | Zrem | Zremrangebylex | Zremrangebyrank | Zremrangebyscore => &["RW", "delete"],
+        Append | Hsetnx | Pfadd => &["RW", "insert"],
+        Pfcount | Pfdebug => &["RW", "access"],
+        Pfmerge => &["RW", "access", "insert"],
+        Msetnx | Setnx | Renamenx => &["OW", "insert"],
+        Bitop | Copy | Georadius | Georadiusbymember | Geosearchstore | Mset | Psetex | Rename | Restore
+        | Setex => &["OW", "update"],
+        Expire | Expireat | Geoadd | Hmset | Hset | Persist | Pexpire | Pexpireat | Setrange | Zadd => {
+            &["RW", "update"]
+        }
+        _ if command.is("readonly") => &["RO", "access"],
+        _ => &["RW", "access", "update"],
+    }
+}
+
+/// Returns what Redis notes about the use of a command's keys.
+fn notes(command: &Command) -> Option<&'static str> {
+    use CommandId::{Bitfield, Eval, EvalRo, Fcall, FcallRo, Getex, Pfcount, Set};
+    match command.id {
+        Bitfield => Some("This command allows both access and modification of the key"),
+        Eval | Fcall => {
+            Some("We cannot tell how the keys will be used so we assume the worst, RW and UPDATE")
+        }
+        EvalRo | FcallRo => {
+            Some("We cannot tell how the keys will be used so we assume the worst, RO and ACCESS")
+        }
+        Getex => Some("RW and UPDATE because it changes the TTL"),
+        Pfcount => {
+            Some("RW because it may change the internal representation of the key, and propagate to replicas")
+        }
+        Set => Some("RW and ACCESS due to the optional `GET` argument"),
+        _ => None,
+    }
+}
+
+impl KeySpec {
+    fn of(command: &Command, number: usize, begin: Begin, keys: Keys) -> Self {
+        Self { notes: notes(command), flags: key_flags(command, number), begin, keys }
+    }
+
+    /// Returns the key specifications of a command.
+    pub(super) fn all_of(command: &Command) -> Vec<Self> {
+        use CommandId::{
+            Bitop, Copy, Georadius, Georadiusbymember, Geosearchstore, Pfmerge, Rename, Renamenx,
+        };
+        let one = Keys::Range { last: 0, step: 1 };
+        let (first, last, step) = command.keys;
+        if first == 0 {
+            let is_counted = command.is("movablekeys");
+            let counted = || Self::of(command, 0, Begin::At(2), Keys::Counted);
+            return is_counted.then(counted).into_iter().collect();
+        }
+        match command.id {
+            // The first key is used in another way than the others.
+            Bitop | Copy | Geosearchstore | Pfmerge | Rename | Renamenx => {
+                let others = Keys::Range { last: last.min(0), step: 1 };
+                vec![
+                    Self::of(command, 0, Begin::At(first), one),
+                    Self::of(command, 1, Begin::At(first + 1), others),
+                ]
+            }
+            Georadius | Georadiusbymember => {
+                let from = if command.id == Georadius { 6 } else { 5 };
+                let destination = |word| Self::of(command, 1, Begin::Behind(word, from), one);
+                let source = Self::of(command, 0, Begin::At(first), one);
+                vec![source, destination("STORE"), destination("STOREDIST")]
+            }
+            _ => {
+                let last = if last < 0 { last } else { last - first };
+                vec![Self::of(command, 0, Begin::At(first), Keys::Range { last, step })]
+            }
+        }
+    }
+
+    /// Returns the key specification of a subcommand, if it has a key.
+    pub(super) fn of_subcommand(subcommand: &Subcommand) -> Option<Self> {
+        let begin = Begin::At(subcommand.keys.0);
+        let keys = Keys::Range { last: 0, step: 1 };
+        (subcommand.keys.0 > 0).then_some(Self { notes: None, flags: &["RO"], begin, keys })
+    }
+
+    /// Writes the specification.
+    pub(super) fn write(&self, reply: &mut Reply<'_>) {
+        reply.map(3 + usize::from(self.notes.is_some()));
+        if let Some(notes) = self.notes {
+            reply.bulk(b"notes");
+            reply.bulk(notes.as_bytes());
+        }
+        reply.bulk(b"flags");
+        reply.set(self.flags.len());
+        for flag in self.flags {
+            reply.simple(flag);
+        }
+        reply.bulk(b"begin_search");
+        match self.begin {
+            Begin::At(index) => write_part(reply, "index", &[("index", index)]),
+            Begin::Behind(word, from) => {
+                write_type(reply, "keyword", 2);
+                reply.bulk(b"keyword");
+                reply.bulk(word.as_bytes());
+                reply.bulk(b"startfrom");
+                reply.integer(from);
+            }
+        }
+        reply.bulk(b"find_keys");
+        match self.keys {
+            Keys::Range { last, step } => {
+                write_part(reply, "range", &[("lastkey", last), ("keystep", step), ("limit", 0)]);
+            }
+            Keys::Counted => {
+                write_part(reply, "keynum", &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)]);
+            }
+        }
+    }
+}
+
+/// Begins a part of a specification, whose type has some fields.
+fn write_type(reply: &mut Reply<'_>, name: &str, fields: usize) {
+    reply.map(2);
+    reply.bulk(b"type");
+    reply.bulk(name.as_bytes());
+    reply.bulk(b"spec");
+    reply.map(fields);
+}
+
+fn write_part(reply: &mut Reply<'_>, name: &str, fields: &[(&str, i64)]) {
+    write_type(reply, name, fields.len());
+    for &(name, number) in fields {
+        reply.bulk(name.as_bytes());
+        reply.integer(number);
+    }
+}
