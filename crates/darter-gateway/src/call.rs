@@ -5,6 +5,8 @@ use super::clients::ClientInfo;
 use super::fault::{Fault, NO_INTEGER};
 use super::keyspace::Keyspace;
 use super::number;
+use super::peers::Sender;
+use super::pubsub::{Published, Subscriptions};
 use super::queue::{Mode, Queue, Watched};
 use super::reply::Reply;
 use super::request::Arguments;
@@ -41,6 +43,12 @@ pub(super) struct Client {
     pub queue: Option<Box<Queue>>,
     /// The watched keys.
     pub watched: Watched,
+    /// The channels and patterns to which the client has subscribed.
+    pub subscriptions: Option<Box<Subscriptions>>,
+    /// What was published in a transaction in progress, to be sent after its commit.
+    pub published: Published,
+    /// The gateway whose messages arrive on this connection.
+    pub sender: Option<Arc<Sender>>,
     /// Whether the request overlaps earlier ones of the client.
     pub ahead: Ahead,
     /// The right to use a thread for scripts, during a command that runs scripts.
@@ -58,6 +66,9 @@ impl Client {
             is_closing: false,
             queue: None,
             watched: Watched::new(),
+            subscriptions: None,
+            published: Published::default(),
+            sender: None,
             ahead: Ahead::No,
             #[cfg(feature = "scripts")]
             slot: None,
@@ -76,10 +87,18 @@ impl Client {
         }
     }
 
-    /// Returns the bytes that a transaction in progress and the watched keys hold.
+    /// Returns whether the client waits for messages in RESP2, in which no other replies can be
+    /// between them.
+    pub(super) fn is_listening(&self) -> bool {
+        self.subscriptions.is_some() && !self.is_resp3
+    }
+
+    /// Returns the bytes that a transaction in progress, the watched keys and the subscriptions hold.
     pub(super) fn held_bytes(&self) -> usize {
         let watched: usize = self.watched.keys().map(Vec::capacity).sum();
-        watched + self.queue.as_ref().map_or(0, |queue| queue.buffer_bytes())
+        watched
+            + self.queue.as_ref().map_or(0, |queue| queue.buffer_bytes())
+            + self.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.held_bytes())
     }
 }
 

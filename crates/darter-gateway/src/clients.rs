@@ -36,9 +36,21 @@ pub(super) struct ClientInfo {
     command: AtomicU32,
     held: HeldBytes,
     is_resp3: AtomicBool,
+    /// The subscriptions to channels, to patterns and to sharded channels.
+    subscribed: [AtomicUsize; 3],
+    /// The number of commands since `MULTI` plus one; 0 outside of a transaction.
+    queued: AtomicUsize,
     /// Whether requests of the client are in progress.
     pub is_busy: AtomicBool,
     pub(super) names: Mutex<Names>,
+}
+
+/// The types of clients that a gateway has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClientKind {
+    Normal,
+    /// It has subscriptions.
+    Subscriber,
 }
 
 /// The bytes of a client's buffers. A client that waits for its next request holds none.
@@ -93,6 +105,35 @@ impl ClientInfo {
         self.is_resp3.store(is_resp3, Ordering::Relaxed);
     }
 
+    /// Records the subscriptions to channels, to patterns and to sharded channels.
+    pub(super) fn is_subscribed(&self, counts: [usize; 3]) {
+        for (subscribed, count) in self.subscribed.iter().zip(counts) {
+            subscribed.store(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Records the number of commands since `MULTI`, if a transaction has begun.
+    #[inline]
+    pub(super) fn has_queued(&self, count: Option<usize>) {
+        self.queued.store(count.map_or(0, |count| count + 1), Ordering::Relaxed);
+    }
+
+    /// Returns the type of the client.
+    pub(super) fn kind(&self) -> ClientKind {
+        let is_subscribed = self.subscribed.iter().any(|count| count.load(Ordering::Relaxed) > 0);
+        if is_subscribed { ClientKind::Subscriber } else { ClientKind::Normal }
+    }
+
+    /// Returns the letters for the state of the client.
+    fn flags(&self) -> &'static str {
+        match (self.kind(), self.queued.load(Ordering::Relaxed) > 0) {
+            (ClientKind::Subscriber, true) => "Px",
+            (ClientKind::Subscriber, false) => "P",
+            (ClientKind::Normal, true) => "x",
+            (ClientKind::Normal, false) => "N",
+        }
+    }
+
     /// Records the bytes of the client's buffers.
     pub(super) fn holds(&self, inbox: &Inbox, outbox: &Outbox, all: usize) {
         let arrived = inbox.arrived().len();
@@ -123,8 +164,8 @@ impl ClientInfo {
         let load = |bytes: &AtomicUsize| bytes.load(Ordering::Relaxed);
         let _ = writeln!(
             line,
-            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf={} qbuf-free={} \
-             argv-mem=0 multi-mem=0 rbs={} rbp={} obl={} oll=0 omem=0 tot-mem={} events=r cmd={} user=default redir=-1 resp={} \
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db=0 sub={} psub={} ssub={} multi={} qbuf={} \
+             qbuf-free={} argv-mem=0 multi-mem=0 rbs={} rbp={} obl={} oll=0 omem=0 tot-mem={} events=r cmd={} user=default redir=-1 resp={} \
              lib-name={} lib-ver={}",
             self.id,
             self.address,
@@ -133,6 +174,11 @@ impl ClientInfo {
             names.name,
             age_ms / 1000,
             idle_ms / 1000,
+            self.flags(),
+            load(&self.subscribed[0]),
+            load(&self.subscribed[1]),
+            load(&self.subscribed[2]),
+            crate::number::signed(load(&self.queued)) - 1,
             load(&held.arrived),
             load(&held.room),
             load(&held.output),
@@ -187,6 +233,8 @@ impl Clients {
             command: AtomicU32::new(NO_COMMAND),
             held: HeldBytes::default(),
             is_resp3: AtomicBool::new(false),
+            subscribed: Default::default(),
+            queued: AtomicUsize::new(0),
             is_busy: AtomicBool::new(false),
             names: Mutex::default(),
         });

@@ -141,7 +141,7 @@ impl Conflicts {
 /// Returns the command of a request that may overlap others: it is executed at once, and all that
 /// it reads and changes belongs to the keys that the table shows.
 fn overlapping(args: &Arguments<'_>, client: &Client) -> Option<&'static Command> {
-    if args.is_empty() || !client.is_trusted || client.queue.is_some() {
+    if args.is_empty() || !client.is_trusted || client.queue.is_some() || client.is_listening() {
         return None;
     }
     let command = Command::named(args.get(0)).filter(|command| command.takes(args.len()))?;
@@ -221,6 +221,9 @@ mod tests {
             "config get x",
             "object encoding a",
             "memory usage a",
+            "publish a x",
+            "spublish a x",
+            "subscribe a",
             "nosuch a",
             "get",
             "get a b",

@@ -6,6 +6,14 @@ use darter_fabric::wire::Outbox;
 /// The work of a line, in bytes.
 const LINE_BYTES: usize = 64;
 
+/// Appends a message, which lacks the first byte of a push.
+pub(super) fn put_message(out: &mut Outbox, message: &[u8], is_resp3: bool) {
+    out.bytes.push(if is_resp3 { b'>' } else { b'*' });
+    out.bytes.extend_from_slice(message);
+    out.seal_if_long();
+    turns::count(LINE_BYTES + message.len());
+}
+
 /// The writer of one reply, which is appended to the waiting replies.
 #[derive(Debug)]
 pub(super) struct Reply<'o> {
@@ -108,6 +116,16 @@ impl<'o> Reply<'o> {
     /// Writes 1 or 0.
     pub(super) fn flag(&mut self, yes: bool) {
         self.out.bytes.extend_from_slice(if yes { b":1\r\n" } else { b":0\r\n" });
+    }
+
+    /// Begins a push of `count` replies, which is an array in RESP2.
+    pub(super) fn push(&mut self, count: usize) {
+        self.counted(if self.is_resp3 { b'>' } else { b'*' }, count);
+    }
+
+    /// Writes a message, which lacks the first byte of a push.
+    pub(super) fn message(&mut self, message: &[u8]) {
+        put_message(self.out, message, self.is_resp3);
     }
 
     /// Writes a complete reply.

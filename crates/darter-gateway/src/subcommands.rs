@@ -1,5 +1,6 @@
 //! The subcommands of commands, for `COMMAND` and `CLIENT LIST`.
 
+use super::request::Arguments;
 use super::table::{Command, CommandId};
 
 /// A subcommand.
@@ -61,6 +62,12 @@ pub(super) static SUBCOMMANDS: &[Subcommand] = &[
     of(CommandId::Object, "object|help", 2),
     of_a_key(CommandId::Object, "object|idletime", 3),
     of_a_key(CommandId::Object, "object|refcount", 3),
+    of(CommandId::Pubsub, "pubsub|channels", -2),
+    of(CommandId::Pubsub, "pubsub|help", 2),
+    of(CommandId::Pubsub, "pubsub|numpat", 2),
+    of(CommandId::Pubsub, "pubsub|numsub", -2),
+    of(CommandId::Pubsub, "pubsub|shardchannels", -2),
+    of(CommandId::Pubsub, "pubsub|shardnumsub", -2),
     of(CommandId::Script, "script|exists", -3),
     of(CommandId::Script, "script|flush", -2),
     of(CommandId::Script, "script|help", 2),
@@ -90,12 +97,18 @@ impl Subcommand {
     /// Returns whether a command has subcommands.
     pub(super) fn has(command: &Command) -> bool {
         use CommandId::{
-            Client, Command as CommandOfCommands, Config, Function, Memory, Object, Script, Slowlog,
+            Client, Command as CommandOfCommands, Config, Function, Memory, Object, Pubsub, Script, Slowlog,
         };
         matches!(
             command.id,
-            Client | CommandOfCommands | Config | Function | Memory | Object | Script | Slowlog
+            Client | CommandOfCommands | Config | Function | Memory | Object | Pubsub | Script | Slowlog
         )
+    }
+
+    /// Returns the name of a request's command, with that of its subcommand.
+    pub(super) fn full_name(command: &Command, args: &Arguments<'_>) -> &'static str {
+        let position = args.from(1).next().and_then(|name| Self::position(command, name));
+        position.map_or(command.name, |position| SUBCOMMANDS[position].name)
     }
 
     /// Returns the name without the command's name.

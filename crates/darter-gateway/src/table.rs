@@ -252,6 +252,27 @@ macro_rules! for_each_command {
                     "Lets the next EXEC execute nothing if a key has changed by then",
                     "through every gateway; compares values; takes time linear in the number of elements; refused over DART";
             }
+            "pubsub" {
+                Psubscribe "psubscribe" -2 [pubsub noscript loading stale] (0 0 0) "2.0.0" => publishing::subscribe(call, pubsub::Kind::Pattern),
+                    "Receives the messages to all channels that match a pattern", "through every gateway";
+                Publish "publish" 3 [pubsub loading stale fast] (0 0 0) "2.0.0" => publishing::publish(call, false).await,
+                    "Sends a message to the subscribers of a channel",
+                    "to the clients of all gateways, at most once; returns the number of receivers at this gateway";
+                Pubsub "pubsub" -2 [] (0 0 0) "2.8.0" => publishing::pubsub(call).await,
+                    "CHANNELS, NUMSUB, NUMPAT, SHARDCHANNELS, SHARDNUMSUB", "this gateway's subscriptions";
+                Punsubscribe "punsubscribe" -1 [pubsub noscript loading stale] (0 0 0) "2.0.0" => publishing::unsubscribe(call, pubsub::Kind::Pattern),
+                    "Ends PSUBSCRIBE", "";
+                Spublish "spublish" 3 [pubsub loading stale fast] (1 1 1) "7.0.0" => publishing::publish(call, true).await,
+                    "Sends a message to the subscribers of a sharded channel", "as PUBLISH";
+                Ssubscribe "ssubscribe" -2 [pubsub noscript loading stale] (1 -1 1) "7.0.0" => publishing::subscribe(call, pubsub::Kind::Shard),
+                    "Receives the messages to sharded channels", "through every gateway, since each has all shards";
+                Subscribe "subscribe" -2 [pubsub noscript loading stale] (0 0 0) "2.0.0" => publishing::subscribe(call, pubsub::Kind::Channel),
+                    "Receives the messages to channels", "through every gateway";
+                Sunsubscribe "sunsubscribe" -1 [pubsub noscript loading stale] (1 -1 1) "7.0.0" => publishing::unsubscribe(call, pubsub::Kind::Shard),
+                    "Ends SSUBSCRIBE", "";
+                Unsubscribe "unsubscribe" -1 [pubsub noscript loading stale] (0 0 0) "2.0.0" => publishing::unsubscribe(call, pubsub::Kind::Channel),
+                    "Ends SUBSCRIBE", "";
+            }
             "scripting" {
                 Eval "eval" -3 [noscript stale skip_monitor movablekeys] (0 0 0) "2.6.0" => scripting::run(call, CommandId::Eval).await,
                     "Runs a Lua script", "one transaction: at one moment, for all clients of all gateways; run again after a conflict; refused over DART";
@@ -275,6 +296,10 @@ macro_rules! for_each_command {
                     "Authenticates the connection; the user is `default`", "";
                 Client "client" -2 [noscript loading stale] (0 0 0) "2.4.0" => connection::client(call).await,
                     "ID, GETNAME, SETNAME, SETINFO, INFO, LIST, KILL, NO-EVICT", "this gateway's clients";
+                Meet "darter.meet" 3 [noscript loading stale] (0 0 0) "darter 0.1" => peer::meet(call).await,
+                    "Begins a connection between gateways: the sender's id, and the receiver's", "";
+                Tell "darter.tell" 4 [noscript loading stale] (0 0 0) "darter 0.1" => peer::tell(call).await,
+                    "Sends a message from gateway to gateway: kind, channel, payload; without a reply", "";
                 Echo "echo" 2 [loading stale fast] (0 0 0) "1.0.0" => connection::echo(call),
                     "Returns its argument", "";
                 Hello "hello" -1 [noscript loading stale fast no_auth] (0 0 0) "6.0.0" => connection::hello(call),

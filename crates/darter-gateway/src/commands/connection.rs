@@ -3,7 +3,7 @@
 #![allow(clippy::unnecessary_wraps)] // all commands have one signature, whether they can fail or not
 
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
-use crate::clients::ClientInfo;
+use crate::clients::{ClientInfo, ClientKind};
 use crate::fault::{Fault, SYNTAX};
 use crate::turns;
 use crate::{REDIS_VERSION, number};
@@ -12,10 +12,20 @@ use subtle::ConstantTimeEq;
 
 /// `PING [text]`.
 pub(super) fn ping(call: &mut Call<'_>) -> Result<(), Fault> {
-    match call.args.len() {
-        1 => call.reply.simple("PONG"),
-        2 => call.reply.bulk(call.args.get(1)),
-        _ => return Err(wrong_arity("ping")),
+    let args = call.args;
+    if args.len() > 2 {
+        return Err(wrong_arity("ping"));
+    }
+    let text = args.from(1).next();
+    let reply = &mut call.reply;
+    match text {
+        _ if call.client.is_listening() => {
+            reply.array(2);
+            reply.bulk(b"pong");
+            reply.bulk(text.unwrap_or_default());
+        }
+        Some(text) => reply.bulk(text),
+        None => reply.simple("PONG"),
     }
     Ok(())
 }
@@ -52,6 +62,9 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result<(), Fault> {
     call.client.is_trusted = call.shared.options.password.is_empty();
     call.client.queue = None;
     call.client.watched.clear();
+    call.client.subscriptions = None;
+    call.client.sender = None;
+    call.client.info.is_subscribed([0; 3]);
     call.client.info.names().name.clear();
     call.reply.speak_resp3(false);
     call.reply.simple("RESET");
@@ -238,11 +251,12 @@ fn id(text: &[u8]) -> Result<u64, Fault> {
     id.ok_or_else(|| Fault::said("ERR Invalid client ID"))
 }
 
-/// Returns whether a type of client is the type of all clients of a gateway.
-fn is_normal(kind: &[u8]) -> Result<bool, Fault> {
+/// Returns a type of clients, by its name; `None` if a gateway has no clients of that type.
+fn kind_named(kind: &[u8]) -> Result<Option<ClientKind>, Fault> {
     match &kind.to_ascii_lowercase()[..] {
-        b"normal" => Ok(true),
-        b"master" | b"replica" | b"slave" | b"pubsub" => Ok(false),
+        b"normal" => Ok(Some(ClientKind::Normal)),
+        b"pubsub" => Ok(Some(ClientKind::Subscriber)),
+        b"master" | b"replica" | b"slave" => Ok(None),
         _ => Err(Fault::said(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(kind)))),
     }
 }
@@ -253,8 +267,8 @@ async fn list(call: &mut Call<'_>) -> Result<(), Fault> {
     let listed = match args.len() {
         2 => clients.list(|_| true),
         4 if args.get(2).eq_ignore_ascii_case(b"type") => {
-            let is_normal = is_normal(args.get(3))?;
-            clients.list(|_| is_normal)
+            let kind = kind_named(args.get(3))?;
+            clients.list(|info| Some(info.kind()) == kind)
         }
         4.. if args.get(2).eq_ignore_ascii_case(b"id") => {
             let mut ids = HashSet::new();
@@ -296,7 +310,7 @@ fn kill(call: &mut Call<'_>) -> Result<(), Fault> {
         return Err(SYNTAX);
     }
     let mut wanted: (Option<u64>, Option<String>, Option<String>) = (None, None, None);
-    let (mut spares_itself, mut is_meant) = (true, true);
+    let (mut spares_itself, mut kinds) = (true, None);
     for at in (2..args.len()).step_by(2) {
         let text = args.get(at + 1);
         let address = || Some(String::from_utf8_lossy(text).into_owned());
@@ -306,7 +320,7 @@ fn kill(call: &mut Call<'_>) -> Result<(), Fault> {
             }
             b"addr" => wanted.1 = address(),
             b"laddr" => wanted.2 = address(),
-            b"type" => is_meant &= is_normal(text)?,
+            b"type" => kinds = Some(kind_named(text)?),
             b"user" if text == b"default" => {}
             b"user" => {
                 return Err(Fault::said(format!("ERR No such user '{}'", String::from_utf8_lossy(text))));
@@ -318,7 +332,7 @@ fn kill(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     let (id, address, local) = wanted;
     let count = end(call, &|info| {
-        is_meant
+        kinds.is_none_or(|kind| Some(info.kind()) == kind)
             && !(spares_itself && info.id == own)
             && id.is_none_or(|id| info.id == id)
             && address.as_ref().is_none_or(|address| info.address.to_string() == *address)

@@ -15,6 +15,8 @@ mod information;
 mod keys;
 mod object;
 mod ordered;
+mod peer;
+mod publishing;
 mod random;
 mod ranks;
 mod scan;
@@ -34,8 +36,10 @@ pub(super) use scripting::runs_scripts;
 use super::call::{Ahead, Call, cut, shown, wrong_arity};
 use super::fault::Fault;
 use super::keyspace::Kind;
+use super::pubsub;
 use super::request::Arguments;
 use super::statistics::Ending;
+use super::subcommands::Subcommand;
 use super::table::{Command, CommandId, for_each_command};
 use ranks::By;
 use std::pin::pin;
@@ -71,6 +75,7 @@ pub(super) async fn perform(call: &mut Call<'_>) -> Option<(&'static Command, En
         }
     }
     call.client.is_resp3 = call.reply.is_resp3();
+    call.client.info.has_queued(call.client.queue.as_ref().map(|queue| queue.len()));
     command.filter(|_| ending != Ending::Queued).map(|command| (command, ending))
 }
 
@@ -111,6 +116,13 @@ fn admit(call: &mut Call<'_>, command: Option<&'static Command>) -> Result<&'sta
     }
     if !call.client.is_trusted && !command.is_for_strangers() {
         return Err(Fault::said("NOAUTH Authentication required."));
+    }
+    if call.client.is_listening() && !publishing::is_for_listeners(command.id) {
+        let name = Subcommand::full_name(command, &call.args);
+        return Err(Fault::said(format!(
+            "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+             this context"
+        )));
     }
     Ok(command)
 }

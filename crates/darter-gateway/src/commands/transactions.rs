@@ -6,6 +6,7 @@
 //! every command after it is also rejected until `EXEC` or `DISCARD`, as in an aborted transaction
 //! of Redis. Clients then report the error of `MULTI`.
 
+use super::publishing;
 use crate::call::{Call, Client};
 use crate::fault::Fault;
 use crate::keyspace::Retries;
@@ -33,8 +34,8 @@ fn is_heard(command: Option<&Command>) -> bool {
 /// or it walks over keys, among which others may appear.
 fn is_excluded(id: CommandId) -> bool {
     use CommandId::{
-        Auth, Client, Config, Dbsize, Flushall, Flushdb, Hello, Hscan, Keys, Randomkey, Range, Rangecount,
-        Scan, Slowlog, Zscan,
+        Auth, Client, Config, Dbsize, Flushall, Flushdb, Hello, Hscan, Keys, Meet, Randomkey, Range,
+        Rangecount, Scan, Slowlog, Tell, Zscan,
     };
     matches!(
         id,
@@ -46,11 +47,13 @@ fn is_excluded(id: CommandId) -> bool {
             | Hello
             | Hscan
             | Keys
+            | Meet
             | Randomkey
             | Range
             | Rangecount
             | Scan
             | Slowlog
+            | Tell
             | Zscan
     )
 }
@@ -132,12 +135,14 @@ pub(super) async fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
 
 /// Returns the keys whose heads a command reads, as far as its arguments show.
 fn keys_read<'a>(command: &'static Command, args: Arguments<'a>) -> impl Iterator<Item = &'a [u8]> {
-    use CommandId::{Mset, Psetex, Set, Setex};
+    use CommandId::{Mset, Psetex, Set, Setex, Spublish, Ssubscribe, Sunsubscribe};
     let is_reading = |option: &[u8]| {
         [&b"get"[..], b"keepttl", b"nx", b"xx"].iter().any(|name| option.eq_ignore_ascii_case(name))
     };
     let reads = match command.id {
         Mset | Psetex | Setex => false,
+        // Their keys are channels.
+        Spublish | Ssubscribe | Sunsubscribe => false,
         Set => args.from(3).any(is_reading),
         _ => true,
     };
@@ -221,10 +226,12 @@ pub(super) async fn atomically(
 ) -> Result<(), Fault> {
     let (start, mut retries, mut attempt) = (call.reply.position(), Retries::default(), 0_u16);
     loop {
+        call.client.published.take();
         let run = once(call, &held, attempt, &mut body).await;
         held.extend(call.keys.unheld());
         call.keys.roll_back();
         if run? {
+            publishing::send(call).await;
             return Ok(());
         }
         call.reply.take_back(start);
@@ -247,7 +254,10 @@ async fn once(
     call.keys.begin(attempt, held).await?;
     match body(call).await? {
         Body::Done => call.keys.commit().await,
-        Body::Abandoned => Ok(true),
+        Body::Abandoned => {
+            call.client.published.take();
+            Ok(true)
+        }
     }
 }
 

@@ -19,6 +19,8 @@ mod hostile;
 mod limits;
 mod overlapping;
 mod page;
+mod peers;
+mod pubsub;
 mod scripting;
 mod scripts_alike;
 mod sentences;
