@@ -1,6 +1,8 @@
 //! Publish/subscribe: `SUBSCRIBE`, `PUBLISH` and `PUBSUB`, and their forms for patterns and sharded
 //! channels.
 
+#![allow(clippy::unnecessary_wraps)] // all commands have one signature, whether they can fail or not
+
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::fault::Fault;
 use crate::glob::{Glob, Matching};

@@ -140,9 +140,8 @@ fn keys_read<'a>(command: &'static Command, args: Arguments<'a>) -> impl Iterato
         [&b"get"[..], b"keepttl", b"nx", b"xx"].iter().any(|name| option.eq_ignore_ascii_case(name))
     };
     let reads = match command.id {
-        Mset | Psetex | Setex => false,
-        // Their keys are channels.
-        Spublish | Ssubscribe | Sunsubscribe => false,
+        // The keys of the last three are channels.
+        Mset | Psetex | Setex | Spublish | Ssubscribe | Sunsubscribe => false,
         Set => args.from(3).any(is_reading),
         _ => true,
     };

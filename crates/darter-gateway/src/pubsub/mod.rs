@@ -141,7 +141,9 @@ impl PubSub {
                 None => form(&[if is_sharded { b"smessage" } else { b"message" }, channel, payload]),
             };
             let message = Message::new(bytes, &self.held);
-            subscribers.values().for_each(|mailbox| mailbox.put(&message));
+            for mailbox in subscribers.values() {
+                mailbox.put(&message);
+            }
         })
         .await
     }

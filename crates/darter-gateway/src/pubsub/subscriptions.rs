@@ -90,7 +90,7 @@ impl Subscriptions {
         if kind == Kind::Shard { self.shards.len() } else { self.channels.len() + self.patterns.len() }
     }
 
-    /// Returns whether there are no subscriptions.
+    /// Returns whether it has no subscriptions.
     pub(crate) fn is_empty(&self) -> bool {
         self.count(Kind::Channel) + self.count(Kind::Shard) == 0
     }

@@ -29,7 +29,9 @@ impl Pool {
     /// Starts two gateways that have found each other.
     pub fn two_doors(&self) -> [Door; 2] {
         let doors = [(); 2].map(|()| self.door(GatewayOptions::default()));
-        doors.iter().for_each(|door| wait_for_gateways(&mut door.client(), 1));
+        for door in &doors {
+            wait_for_gateways(&mut door.client(), 1);
+        }
         doors
     }
 }
@@ -41,7 +43,7 @@ fn gateways(client: &mut Client) -> usize {
     line.unwrap().parse().unwrap()
 }
 
-/// Waits until a client's gateway is connected to so many others.
+/// Waits until a client's gateway is connected to `count` others.
 pub fn wait_for_gateways(client: &mut Client, count: usize) {
     let since = Instant::now();
     while gateways(client) != count {
@@ -89,10 +91,13 @@ fn messages_of_a_publisher_keep_their_order_at_all_gateways() {
     let pool = Pool::new();
     let doors = pool.two_doors();
     let mut subscribers = [doors[0].client(), doors[1].client()];
-    subscribers.iter_mut().for_each(|client| subscribe(client, "c"));
+    for client in &mut subscribers {
+        subscribe(client, "c");
+    }
     let mut publisher = doors[0].client();
-    let requests = (0..MESSAGES).map(|number| format!("PUBLISH c {number}\r\n")).collect::<String>();
-    publisher.send(requests.as_bytes());
+    let requests: Vec<u8> =
+        (0..MESSAGES).flat_map(|number| format!("PUBLISH c {number}\r\n").into_bytes()).collect();
+    publisher.send(&requests);
     for client in &mut subscribers {
         for number in 0..MESSAGES {
             assert_eq!(client.reply(), message("c", &number.to_string()));

@@ -119,10 +119,10 @@ fn transactions_subscribe_and_publish_as_those_of_redis() {
 
 #[test]
 fn a_transaction_publishes_once_and_only_if_it_is_executed() {
+    const EACH: usize = 200;
     if index() == IndexKind::Dart {
         return;
     }
-    const EACH: usize = 200;
     let door = Door::new(GatewayOptions { threads: 2, ..GatewayOptions::default() });
     let mut subscriber = door.client();
     subscribe(&mut subscriber, "c");
