@@ -4,6 +4,8 @@
 use super::clients::ClientInfo;
 use super::fault::{Fault, NO_INTEGER};
 use super::keyspace::Keyspace;
+use super::mailbox::Mailbox;
+use super::monitors::Monitoring;
 use super::number;
 use super::peers::Sender;
 use super::pubsub::{Published, Subscriptions};
@@ -28,6 +30,19 @@ pub(super) enum Ahead {
     GivenUp,
 }
 
+/// Which replies are sent to a client. Messages are always sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Replies {
+    /// All.
+    Sent,
+    /// None.
+    Off,
+    /// The request in progress has none.
+    Skip,
+    /// The next request has none.
+    SkipNext,
+}
+
 /// The state of a client between two requests.
 #[derive(Debug)]
 pub(super) struct Client {
@@ -43,6 +58,12 @@ pub(super) struct Client {
     pub queue: Option<Box<Queue>>,
     /// The watched keys.
     pub watched: Watched,
+    /// The messages of its subscriptions, and the commands that it monitors, if there may be any.
+    pub mailbox: Option<Arc<Mailbox>>,
+    /// The right to see each command, after `MONITOR`.
+    pub monitoring: Option<Monitoring>,
+    /// Which replies are sent.
+    pub replies: Replies,
     /// The channels and patterns to which the client has subscribed.
     pub subscriptions: Option<Box<Subscriptions>>,
     /// What was published in a transaction in progress, to be sent after its commit.
@@ -66,6 +87,9 @@ impl Client {
             is_closing: false,
             queue: None,
             watched: Watched::new(),
+            mailbox: None,
+            monitoring: None,
+            replies: Replies::Sent,
             subscriptions: None,
             published: Published::default(),
             sender: None,
@@ -85,6 +109,17 @@ impl Client {
         if let Some(queue) = self.queue.as_mut().filter(|queue| queue.mode == Mode::Queuing) {
             queue.mode = Mode::Aborted;
         }
+    }
+
+    /// Returns the client's mailbox, which is created if there is none. The client is cut off when
+    /// more bytes of messages wait.
+    pub(super) fn mailbox(&mut self, bytes_max: usize) -> Arc<Mailbox> {
+        Arc::clone(self.mailbox.get_or_insert_with(|| Mailbox::new(bytes_max)))
+    }
+
+    /// Returns whether the reply to the request in progress is not sent.
+    pub(super) fn is_silent(&self) -> bool {
+        matches!(self.replies, Replies::Off | Replies::Skip)
     }
 
     /// Returns whether the client waits for messages in RESP2, in which no other replies can be

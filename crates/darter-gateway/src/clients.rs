@@ -9,9 +9,10 @@ use darter_fabric::wire::{Inbox, Outbox};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 /// Means that no command has run yet.
@@ -42,7 +43,67 @@ pub(super) struct ClientInfo {
     queued: AtomicUsize,
     /// Whether requests of the client are in progress.
     pub is_busy: AtomicBool,
+    waiting: Waiting,
+    is_monitor: AtomicBool,
     pub(super) names: Mutex<Names>,
+}
+
+/// Whether a client waits in a command.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// One of the constants below.
+    state: AtomicU8,
+    changed: Notify,
+}
+
+/// The client does not wait.
+const RUNNING: u8 = 0;
+/// It waits, and other clients cannot end that.
+const PAUSED: u8 = 1;
+/// It waits in a command that `CLIENT UNBLOCK` can end.
+const BLOCKED: u8 = 2;
+/// `CLIENT UNBLOCK` ends the command as if its time was over.
+const TIMED_OUT: u8 = 3;
+/// `CLIENT UNBLOCK` ends the command with an error.
+const FAILED: u8 = 4;
+
+/// How `CLIENT UNBLOCK` ends a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unblock {
+    /// As if its time was over.
+    Timeout,
+    /// With an error.
+    Error,
+}
+
+/// Marks a client as waiting until it is dropped.
+#[derive(Debug)]
+pub(super) struct WaitingClient<'c> {
+    clients: &'c Clients,
+    info: &'c ClientInfo,
+}
+
+impl WaitingClient<'_> {
+    /// Waits until another client ends the command.
+    #[expect(dead_code, reason = "for blocking commands")]
+    pub(super) async fn unblocked(&self) -> Unblock {
+        let Waiting { state, changed } = &self.info.waiting;
+        loop {
+            let notified = changed.notified();
+            match state.load(Ordering::Acquire) {
+                TIMED_OUT => return Unblock::Timeout,
+                FAILED => return Unblock::Error,
+                _ => notified.await,
+            }
+        }
+    }
+}
+
+impl Drop for WaitingClient<'_> {
+    fn drop(&mut self) {
+        self.info.waiting.state.store(RUNNING, Ordering::Release);
+        self.clients.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The types of clients that a gateway has.
@@ -118,6 +179,11 @@ impl ClientInfo {
         self.queued.store(count.map_or(0, |count| count + 1), Ordering::Relaxed);
     }
 
+    /// Records whether the client sees all commands.
+    pub(super) fn is_monitor(&self, yes: bool) {
+        self.is_monitor.store(yes, Ordering::Relaxed);
+    }
+
     /// Returns the type of the client.
     pub(super) fn kind(&self) -> ClientKind {
         let is_subscribed = self.subscribed.iter().any(|count| count.load(Ordering::Relaxed) > 0);
@@ -125,13 +191,16 @@ impl ClientInfo {
     }
 
     /// Returns the letters for the state of the client.
-    fn flags(&self) -> &'static str {
-        match (self.kind(), self.queued.load(Ordering::Relaxed) > 0) {
-            (ClientKind::Subscriber, true) => "Px",
-            (ClientKind::Subscriber, false) => "P",
-            (ClientKind::Normal, true) => "x",
-            (ClientKind::Normal, false) => "N",
-        }
+    fn flags(&self) -> String {
+        let flags = [
+            (self.is_monitor.load(Ordering::Relaxed), 'O'),
+            (self.kind() == ClientKind::Subscriber, 'P'),
+            (self.queued.load(Ordering::Relaxed) > 0, 'x'),
+            (self.waiting.state.load(Ordering::Relaxed) != RUNNING, 'b'),
+        ];
+        let flags: String =
+            flags.into_iter().filter_map(|(is_set, letter)| is_set.then_some(letter)).collect();
+        if flags.is_empty() { "N".to_owned() } else { flags }
     }
 
     /// Records the bytes of the client's buffers.
@@ -197,6 +266,8 @@ impl ClientInfo {
 #[derive(Debug, Default)]
 pub(super) struct Clients {
     last: AtomicU64,
+    /// Number of clients that wait in a command.
+    waiting: AtomicUsize,
     all: Mutex<Connected>,
 }
 
@@ -236,6 +307,8 @@ impl Clients {
             subscribed: Default::default(),
             queued: AtomicUsize::new(0),
             is_busy: AtomicBool::new(false),
+            waiting: Waiting::default(),
+            is_monitor: AtomicBool::new(false),
             names: Mutex::default(),
         });
         let mut all = lock(&self.all);
@@ -295,6 +368,31 @@ impl Clients {
         let mut all = lock(&self.all);
         all.clients.remove(&id);
         all.strangers.remove(&id);
+    }
+
+    /// Marks a client as waiting in a command, until the returned value is dropped.
+    pub(super) fn wait<'c>(&'c self, info: &'c ClientInfo, can_be_unblocked: bool) -> WaitingClient<'c> {
+        let state = if can_be_unblocked { BLOCKED } else { PAUSED };
+        info.waiting.state.store(state, Ordering::Release);
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        WaitingClient { clients: self, info }
+    }
+
+    /// Returns the number of clients that wait in a command.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Ends the command in which a client waits. Returns whether it was waiting in one that can be
+    /// ended.
+    pub(super) fn unblock(&self, id: u64, how: Unblock) -> bool {
+        let all = lock(&self.all);
+        let Some((info, _)) = all.clients.get(&id) else { return false };
+        let new = if how == Unblock::Timeout { TIMED_OUT } else { FAILED };
+        let state = &info.waiting.state;
+        let is_done = state.compare_exchange(BLOCKED, new, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        info.waiting.changed.notify_waiters();
+        is_done
     }
 
     /// Returns the number of clients.

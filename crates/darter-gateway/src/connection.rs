@@ -157,9 +157,9 @@ impl Connection {
     /// not, the task is woken when one arrives.
     fn take_messages(&mut self, context: &Context<'_>) -> io::Result<bool> {
         let Self { client, outbox, worker, .. } = self;
-        let Some(subscriptions) = &client.subscriptions else { return Ok(false) };
+        let Some(mailbox) = &client.mailbox else { return Ok(false) };
         let is_resp3 = client.is_resp3;
-        let taken = subscriptions.mailbox.poll_take(context, |message| {
+        let taken = mailbox.poll_take(context, |message| {
             if outbox.bytes.capacity() == 0 {
                 outbox.bytes = worker.output();
             }
@@ -175,8 +175,8 @@ impl Connection {
 
     /// Fails if the client is cut off from its messages; if it is later, the task is woken.
     fn check_cut_off(&self, context: &Context<'_>) -> io::Result<()> {
-        let Some(subscriptions) = &self.client.subscriptions else { return Ok(()) };
-        subscriptions.mailbox.poll_cut_off(context).map_err(|CutOff| self.is_cut_off())
+        let Some(mailbox) = &self.client.mailbox else { return Ok(()) };
+        mailbox.poll_cut_off(context).map_err(|CutOff| self.is_cut_off())
     }
 
     fn is_cut_off(&self) -> io::Error {

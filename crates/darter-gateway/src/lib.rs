@@ -29,9 +29,11 @@ mod keyspace;
 #[cfg(feature = "scripts")]
 mod lua;
 mod mailbox;
+mod monitors;
 mod number;
 mod options;
 mod pace;
+mod pause;
 mod peers;
 mod pipeline;
 mod pubsub;

@@ -39,15 +39,27 @@ impl HeldBytes {
 /// A message, in the form in which it is sent.
 #[derive(Debug)]
 pub(super) struct Message {
-    bytes: Vec<u8>,
+    /// The bytes.
+    pub(super) bytes: Vec<u8>,
+    /// Whether they lack the first byte, which depends on the protocol of the receiver.
+    pub(super) is_push: bool,
     held: HeldBytes,
 }
 
 impl Message {
     /// Creates a message that counts as long as it is in memory.
     pub(super) fn new(bytes: Vec<u8>, held: &HeldBytes) -> Arc<Self> {
+        Self::of(bytes, false, held)
+    }
+
+    /// Creates a push, from the bytes after the first one.
+    pub(super) fn push(bytes: Vec<u8>, held: &HeldBytes) -> Arc<Self> {
+        Self::of(bytes, true, held)
+    }
+
+    fn of(bytes: Vec<u8>, is_push: bool, held: &HeldBytes) -> Arc<Self> {
         held.bytes.fetch_add(bytes.capacity() + MESSAGE_BYTES, Ordering::Relaxed);
-        Arc::new(Self { bytes, held: held.clone() })
+        Arc::new(Self { bytes, is_push, held: held.clone() })
     }
 
     /// Returns the bytes that count for a receiver.
@@ -122,7 +134,7 @@ impl Mailbox {
     pub(super) fn poll_take(
         &self,
         context: &Context<'_>,
-        mut send: impl FnMut(&[u8]) -> bool,
+        mut send: impl FnMut(&Message) -> bool,
     ) -> Poll<Result<(), CutOff>> {
         let mut waiting = self.lock();
         if waiting.is_cut_off {
@@ -133,7 +145,7 @@ impl Mailbox {
             return Poll::Pending;
         }
         while let Some(message) = waiting.pop()
-            && send(&message.bytes)
+            && send(&message)
         {}
         Poll::Ready(Ok(()))
     }
@@ -149,10 +161,10 @@ impl Mailbox {
     }
 
     /// Passes all messages to `send`.
-    pub(super) fn take_all(&self, mut send: impl FnMut(&[u8])) {
+    pub(super) fn take_all(&self, mut send: impl FnMut(&Message)) {
         let mut waiting = self.lock();
         while let Some(message) = waiting.pop() {
-            send(&message.bytes);
+            send(&message);
         }
     }
 }
@@ -209,12 +221,12 @@ mod tests {
             mailbox.put(&message(&held, bytes));
         }
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
-        let polled = mailbox.poll_take(&context, |bytes| {
-            taken.push(bytes.len());
+        let polled = mailbox.poll_take(&context, |message| {
+            taken.push(message.bytes.len());
             taken.len() < 2
         });
         assert_eq!(polled, Poll::Ready(Ok(())));
-        mailbox.take_all(|bytes| taken.push(bytes.len()));
+        mailbox.take_all(|message| taken.push(message.bytes.len()));
         assert_eq!(taken, [1, 2, 3]);
         assert_eq!(held.bytes.load(Ordering::Relaxed), 0);
     }

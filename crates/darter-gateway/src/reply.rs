@@ -1,17 +1,20 @@
 //! Replies: RESP2, or RESP3 for clients that have switched to it.
 
+use super::mailbox::Message;
 use darter_fabric::turns;
 use darter_fabric::wire::Outbox;
 
 /// The work of a line, in bytes.
 const LINE_BYTES: usize = 64;
 
-/// Appends a message, which lacks the first byte of a push.
-pub(super) fn put_message(out: &mut Outbox, message: &[u8], is_resp3: bool) {
-    out.bytes.push(if is_resp3 { b'>' } else { b'*' });
-    out.bytes.extend_from_slice(message);
+/// Appends a message. A push is an array in RESP2.
+pub(super) fn put_message(out: &mut Outbox, message: &Message, is_resp3: bool) {
+    if message.is_push {
+        out.bytes.push(if is_resp3 { b'>' } else { b'*' });
+    }
+    out.bytes.extend_from_slice(&message.bytes);
     out.seal_if_long();
-    turns::count(LINE_BYTES + message.len());
+    turns::count(LINE_BYTES + message.bytes.len());
 }
 
 /// The writer of one reply, which is appended to the waiting replies.
@@ -123,8 +126,8 @@ impl<'o> Reply<'o> {
         self.counted(if self.is_resp3 { b'>' } else { b'*' }, count);
     }
 
-    /// Writes a message, which lacks the first byte of a push.
-    pub(super) fn message(&mut self, message: &[u8]) {
+    /// Writes a message.
+    pub(super) fn message(&mut self, message: &Message) {
         put_message(self.out, message, self.is_resp3);
     }
 

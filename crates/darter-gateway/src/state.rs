@@ -5,7 +5,9 @@ use super::fault::Fault;
 #[cfg(feature = "scripts")]
 use super::lua::Scripts;
 use super::mailbox::HeldBytes;
+use super::monitors::Monitors;
 use super::options::GatewayOptions;
+use super::pause::Pause;
 use super::peers::Peers;
 use super::pubsub::PubSub;
 use super::request::BULK_BYTES_MAX;
@@ -52,6 +54,8 @@ pub(super) struct GatewayState {
     pub(super) held_bytes: Arc<AtomicUsize>,
     pub(super) pubsub: Arc<PubSub>,
     pub(super) peers: Peers,
+    pub(super) monitors: Arc<Monitors>,
+    pub(super) pause: Pause,
     pub(super) is_stopping: AtomicBool,
     /// The last failure to reach a memory node, and its time.
     node_failure: Mutex<Option<(String, Instant)>>,
@@ -126,7 +130,9 @@ impl GatewayState {
         let held_bytes = Arc::<AtomicUsize>::default();
         let held = HeldBytes::new(Arc::clone(&held_bytes), options.buffer_bytes_max);
         Self {
-            pubsub: Arc::new(PubSub::new(held.clone(), options.message_bytes_max)),
+            pubsub: Arc::new(PubSub::new(held.clone())),
+            monitors: Arc::new(Monitors::new(held.clone())),
+            pause: Pause::default(),
             peers: Peers::new(held, options.message_bytes_max),
             threads,
             slow: SlowLog::new(options.slow, options.slow_entries),

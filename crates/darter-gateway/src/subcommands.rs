@@ -27,6 +27,7 @@ const fn of_a_key(of: CommandId, name: &'static str, arity: i64) -> Subcommand {
 /// All subcommands, by command.
 pub(super) static SUBCOMMANDS: &[Subcommand] = &[
     of(CommandId::Client, "client|getname", 2),
+    of(CommandId::Client, "client|getredir", 2),
     of(CommandId::Client, "client|help", 2),
     of(CommandId::Client, "client|id", 2),
     of(CommandId::Client, "client|info", 2),
@@ -34,8 +35,12 @@ pub(super) static SUBCOMMANDS: &[Subcommand] = &[
     of(CommandId::Client, "client|list", -2),
     of(CommandId::Client, "client|no-evict", 3),
     of(CommandId::Client, "client|no-touch", 3),
+    of(CommandId::Client, "client|pause", -3),
+    of(CommandId::Client, "client|reply", 3),
     of(CommandId::Client, "client|setinfo", 4),
     of(CommandId::Client, "client|setname", 3),
+    of(CommandId::Client, "client|unblock", -3),
+    of(CommandId::Client, "client|unpause", 2),
     of(CommandId::Command, "command|count", 2),
     of(CommandId::Command, "command|docs", -2),
     of(CommandId::Command, "command|getkeys", -3),
@@ -55,6 +60,13 @@ pub(super) static SUBCOMMANDS: &[Subcommand] = &[
     of(CommandId::Function, "function|list", -2),
     of(CommandId::Function, "function|load", -3),
     of(CommandId::Function, "function|stats", 2),
+    of(CommandId::Latency, "latency|doctor", 2),
+    of(CommandId::Latency, "latency|graph", 3),
+    of(CommandId::Latency, "latency|help", 2),
+    of(CommandId::Latency, "latency|histogram", -2),
+    of(CommandId::Latency, "latency|history", 3),
+    of(CommandId::Latency, "latency|latest", 2),
+    of(CommandId::Latency, "latency|reset", -2),
     of(CommandId::Memory, "memory|help", 2),
     of_a_key(CommandId::Memory, "memory|usage", -3),
     of_a_key(CommandId::Object, "object|encoding", 3),
@@ -97,11 +109,21 @@ impl Subcommand {
     /// Returns whether a command has subcommands.
     pub(super) fn has(command: &Command) -> bool {
         use CommandId::{
-            Client, Command as CommandOfCommands, Config, Function, Memory, Object, Pubsub, Script, Slowlog,
+            Client, Command as CommandOfCommands, Config, Function, Latency, Memory, Object, Pubsub, Script,
+            Slowlog,
         };
         matches!(
             command.id,
-            Client | CommandOfCommands | Config | Function | Memory | Object | Pubsub | Script | Slowlog
+            Client
+                | CommandOfCommands
+                | Config
+                | Function
+                | Latency
+                | Memory
+                | Object
+                | Pubsub
+                | Script
+                | Slowlog
         )
     }
 

@@ -294,8 +294,8 @@ macro_rules! for_each_command {
             "connection" {
                 Auth "auth" -2 [noscript loading stale fast no_auth] (0 0 0) "1.0.0" => connection::auth(call),
                     "Authenticates the connection; the user is `default`", "";
-                Client "client" -2 [noscript loading stale] (0 0 0) "2.4.0" => connection::client(call).await,
-                    "ID, GETNAME, SETNAME, SETINFO, INFO, LIST, KILL, NO-EVICT", "this gateway's clients";
+                Client "client" -2 [noscript loading stale] (0 0 0) "2.4.0" => client::client(call).await,
+                    "ID, GETNAME, SETNAME, SETINFO, INFO, LIST, KILL, NO-EVICT, PAUSE, UNPAUSE, REPLY, UNBLOCK", "this gateway's clients";
                 Meet "darter.meet" 3 [noscript loading stale] (0 0 0) "darter 0.1" => peer::meet(call).await,
                     "Begins a connection between gateways: the sender's id, and the receiver's", "";
                 Tell "darter.tell" 4 [noscript loading stale] (0 0 0) "darter 0.1" => peer::tell(call).await,
@@ -326,8 +326,12 @@ macro_rules! for_each_command {
                     "As FLUSHALL", "each key separately; keys added during the command may stay";
                 Info "info" -1 [loading stale] (0 0 0) "1.0.0" => information::info(call).await,
                     "Describes the state of the gateway", "this gateway's; the number of keys is from the last round of its walk";
+                Latency "latency" -2 [] (0 0 0) "2.8.13" => latency::latency(call),
+                    "LATEST, HISTORY, GRAPH, DOCTOR, RESET, HISTOGRAM: as Redis replies without latency monitoring", "";
                 Memory "memory" -2 [readonly] (0 0 0) "4.0.0" => object::memory(call).await,
                     "USAGE: the bytes of a key and all its elements in the index", "as HGETALL; takes time linear in the number of elements";
+                Monitor "monitor" 1 [admin noscript loading stale] (0 0 0) "1.0.0" => monitor::monitor(call),
+                    "Shows each command", "those of this gateway's clients; a transaction that runs again shows the commands of its scripts again";
                 Slowlog "slowlog" -2 [admin loading stale] (0 0 0) "2.2.12" => slowlog::slowlog(call).await,
                     "GET, LEN, RESET: the last commands that took `--slow-us` or longer", "this gateway's";
                 Time "time" 1 [loading stale fast] (0 0 0) "2.6.0" => information::time(call),

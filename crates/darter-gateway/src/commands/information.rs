@@ -108,7 +108,7 @@ fn clients(call: &Call<'_>, text: &mut String) {
         &[
             ("connected_clients", &call.shared.clients.count()),
             ("maxclients", &call.shared.options.connections_max),
-            ("blocked_clients", &0),
+            ("blocked_clients", &call.shared.clients.waiting()),
             ("connected_gateways", &call.shared.peers.count()),
         ],
     );

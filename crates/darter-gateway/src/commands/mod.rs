@@ -1,6 +1,7 @@
 //! The commands, with a file for each family, and their dispatch. The list of commands is in
 //! `table.rs`.
 
+mod client;
 mod config;
 mod connection;
 mod description;
@@ -13,6 +14,8 @@ mod functions;
 mod hashes;
 mod information;
 mod keys;
+mod latency;
+mod monitor;
 mod object;
 mod ordered;
 mod peer;
@@ -33,9 +36,10 @@ mod transactions;
 #[cfg(feature = "scripts")]
 pub(super) use scripting::runs_scripts;
 
-use super::call::{Ahead, Call, cut, shown, wrong_arity};
+use super::call::{Ahead, Call, Client, Replies, cut, shown, wrong_arity};
 use super::fault::Fault;
 use super::keyspace::Kind;
+use super::pause;
 use super::pubsub;
 use super::request::Arguments;
 use super::statistics::Ending;
@@ -76,7 +80,38 @@ pub(super) async fn perform(call: &mut Call<'_>) -> Option<(&'static Command, En
     }
     call.client.is_resp3 = call.reply.is_resp3();
     call.client.info.has_queued(call.client.queue.as_ref().map(|queue| queue.len()));
+    if call.client.replies != Replies::Sent {
+        let is_heard =
+            ending == Ending::Done && command.is_some_and(|command| publishing::is_heard(command.id));
+        hush(call, start, is_heard);
+    }
     command.filter(|_| ending != Ending::Queued).map(|command| (command, ending))
+}
+
+/// Removes the reply to a request if the client wants none.
+fn hush(call: &mut Call<'_>, start: usize, is_heard: bool) {
+    if call.client.is_silent() && !is_heard {
+        call.reply.take_back(start);
+    }
+    call.client.replies = match call.client.replies {
+        Replies::Skip => Replies::Sent,
+        Replies::SkipNext => Replies::Skip,
+        replies => replies,
+    };
+}
+
+/// Returns whether a request can change keys or send messages; `None` if it is refused at once.
+pub(super) fn is_writing(args: &Arguments<'_>, client: &Client) -> Option<bool> {
+    let command = Command::named(args.get(0)).filter(|command| command.takes(args.len()))?;
+    if !client.is_trusted && !command.is_for_strangers() {
+        return None;
+    }
+    Some(match &client.queue {
+        Some(queue) if command.id == CommandId::Exec => {
+            queue.requests().any(|(command, _)| pause::is_writing(command))
+        }
+        _ => pause::is_writing(command),
+    })
 }
 
 async fn attempt(
@@ -93,11 +128,21 @@ async fn attempt(
     }
     call.client.info.did(command, &call.args, call.client.is_resp3);
     *ending = Ending::Failed;
-    if transactions::is_one(call, command.id) {
-        Box::pin(transactions::run_alone(call, command)).await?;
-    } else {
-        pin!(run(command.id, call)).await?;
+    let is_shown = call.shared.monitors.are_there();
+    // The commands that a script calls follow it.
+    let is_script = is_shown && command.is("skip_monitor");
+    if is_script {
+        monitor::show(call, command, &call.args);
     }
+    let ran = if transactions::is_one(call, command.id) {
+        Box::pin(transactions::run_alone(call, command)).await
+    } else {
+        pin!(run(command.id, call)).await
+    };
+    if is_shown && !is_script {
+        monitor::show(call, command, &call.args);
+    }
+    ran?;
     *ending = Ending::Done;
     Ok(())
 }

@@ -24,6 +24,11 @@ pub(super) fn is_for_listeners(id: CommandId) -> bool {
     )
 }
 
+/// Returns whether replies to a command are sent even if the client wants none: they are messages.
+pub(super) fn is_heard(id: CommandId) -> bool {
+    is_for_listeners(id) && !matches!(id, CommandId::Ping | CommandId::Quit | CommandId::Reset)
+}
+
 /// Returns the words in which subscriptions of a kind begin and end.
 fn words(kind: Kind) -> [&'static [u8]; 2] {
     match kind {
@@ -49,8 +54,9 @@ pub(super) fn subscribe(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault> {
     if kind == Kind::Pattern {
         call.args.from(1).try_for_each(|pattern| Glob::parse(pattern).map(drop))?;
     }
+    let mailbox = call.client.mailbox(call.shared.options.message_bytes_max);
     let (pubsub, id) = (&call.shared.pubsub, call.client.info.id);
-    let new = || Box::new(Subscriptions::new(pubsub, id));
+    let new = || Box::new(Subscriptions::new(pubsub, id, mailbox));
     let mut subscriptions = call.client.subscriptions.take().unwrap_or_else(new);
     for name in call.args.from(1) {
         subscriptions.add(kind, name)?;
@@ -81,7 +87,7 @@ pub(super) fn unsubscribe(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault> 
     }
     // What was published before belongs before the end; in a transaction it would be within a reply.
     if !call.keys.is_in_transaction() {
-        subscriptions.mailbox.take_all(|message| call.reply.message(message));
+        write_messages(call);
     }
     if names.is_empty() {
         confirm(&mut call.reply, word, None, subscriptions.count(kind));
@@ -99,6 +105,16 @@ fn keep(call: &mut Call<'_>, subscriptions: Box<Subscriptions>) {
         .info
         .is_subscribed([Kind::Channel, Kind::Pattern, Kind::Shard].map(|kind| subscriptions.of(kind).len()));
     call.client.subscriptions = Some(subscriptions).filter(|subscriptions| !subscriptions.is_empty());
+    if call.client.subscriptions.is_none() && call.client.monitoring.is_none() {
+        call.client.mailbox = None;
+    }
+}
+
+/// Writes the messages that wait for the client.
+fn write_messages(call: &mut Call<'_>) {
+    if let Some(mailbox) = &call.client.mailbox {
+        mailbox.take_all(|message| call.reply.message(message));
+    }
 }
 
 /// `PUBLISH channel message`, `SPUBLISH channel message`.
@@ -111,11 +127,9 @@ pub(super) async fn publish(call: &mut Call<'_>, is_sharded: bool) -> Result<(),
     } else {
         publish_now(shared, is_sharded, channel, payload).await
     };
-    if !call.keys.is_in_transaction()
-        && let Some(subscriptions) = &call.client.subscriptions
-    {
+    if !call.keys.is_in_transaction() && !call.client.is_silent() {
         // The message may be one to this client. It is sent before the reply, as Redis does.
-        subscriptions.mailbox.take_all(|message| call.reply.message(message));
+        write_messages(call);
     }
     call.reply.count(count);
     Ok(())

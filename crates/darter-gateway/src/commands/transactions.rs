@@ -6,10 +6,11 @@
 //! every command after it is also rejected until `EXEC` or `DISCARD`, as in an aborted transaction
 //! of Redis. Clients then report the error of `MULTI`.
 
-use super::publishing;
+use super::{monitor, publishing};
 use crate::call::{Call, Client};
 use crate::fault::Fault;
 use crate::keyspace::Retries;
+use crate::pause::is_writing;
 use crate::queue::{Mode, Queue};
 use crate::request::Arguments;
 use crate::table::{Command, CommandId};
@@ -117,6 +118,7 @@ pub(super) async fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     let held = watched.keys().cloned().collect();
     let start = call.reply.position();
+    let mut is_executed = false;
     atomically(call, held, async |call| {
         let read = queue.requests().flat_map(|(command, args)| keys_read(command, args));
         call.keys.read_heads(watched.keys().map(Vec::as_slice).chain(read)).await?;
@@ -128,9 +130,14 @@ pub(super) async fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
             }
         }
         execute(call, &queue).await?;
+        is_executed = true;
         Ok(Body::Done)
     })
-    .await
+    .await?;
+    if is_executed {
+        queue.requests().for_each(|(command, args)| monitor::show(call, command, &args));
+    }
+    Ok(())
 }
 
 /// Returns the keys whose heads a command reads, as far as its arguments show.
@@ -297,11 +304,12 @@ pub(super) async fn run_from_script(call: &mut Call<'_>, is_read_only: bool) -> 
         Some(command) if command.is("noscript") || is_excluded(command.id) => {
             "ERR This Redis command is not allowed from script"
         }
-        Some(command) if is_read_only && command.is("write") => {
+        Some(command) if is_read_only && is_writing(command) => {
             "ERR Write commands are not allowed from read-only scripts."
         }
         Some(command) => {
             run_one(command.id, call).await?;
+            monitor::show_from_script(call, command);
             turns::worked().await;
             return Ok(());
         }

@@ -116,8 +116,8 @@ impl Link {
                 Poll::Pending => break,
             }
             let outbox = &mut self.outbox;
-            let taken = open.mailbox.poll_take(context, |bytes| {
-                outbox.bytes.extend_from_slice(bytes);
+            let taken = open.mailbox.poll_take(context, |message| {
+                outbox.bytes.extend_from_slice(&message.bytes);
                 outbox.seal_if_long();
                 outbox.waiting() < TAKEN_BYTES
             });

@@ -229,7 +229,7 @@ mod tests {
         peers.broadcast(MessageKind::Publish, b"c", b"m");
         assert_eq!(peers.count(), 1);
         let mut sent = Vec::new();
-        link.mailbox.take_all(|bytes| sent.extend_from_slice(bytes));
+        link.mailbox.take_all(|message| sent.extend_from_slice(&message.bytes));
         assert_eq!(sent, b"*4\r\n$11\r\ndarter.tell\r\n$7\r\npublish\r\n$1\r\nc\r\n$1\r\nm\r\n");
         drop(link);
         assert_eq!(peers.count(), 0);

@@ -67,8 +67,6 @@ impl Registry {
 pub(super) struct PubSub {
     registry: RwLock<Registry>,
     held: HeldBytes,
-    /// Bytes of messages that wait for a subscriber beyond which it is cut off.
-    bytes_max: usize,
 }
 
 /// Returns a message in the form of RESP2 and RESP3 without its first byte, which differs.
@@ -88,8 +86,8 @@ fn form(parts: &[&[u8]]) -> Vec<u8> {
 
 impl PubSub {
     /// Creates a registry without subscriptions.
-    pub(super) fn new(held: HeldBytes, bytes_max: usize) -> Self {
-        Self { registry: RwLock::default(), held, bytes_max }
+    pub(super) fn new(held: HeldBytes) -> Self {
+        Self { registry: RwLock::default(), held }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Registry> {
@@ -140,7 +138,7 @@ impl PubSub {
                 Some(pattern) => form(&[b"pmessage", pattern, channel, payload]),
                 None => form(&[if is_sharded { b"smessage" } else { b"message" }, channel, payload]),
             };
-            let message = Message::new(bytes, &self.held);
+            let message = Message::push(bytes, &self.held);
             for mailbox in subscribers.values() {
                 mailbox.put(&message);
             }
@@ -215,23 +213,23 @@ mod tests {
     use darter::block_on;
 
     fn pubsub() -> Arc<PubSub> {
-        Arc::new(PubSub::new(HeldBytes::new(Arc::default(), usize::MAX), 1 << 20))
+        Arc::new(PubSub::new(HeldBytes::new(Arc::default(), usize::MAX)))
     }
 
     fn taken(client: &Subscriptions) -> Vec<String> {
         let mut taken = Vec::new();
-        let mut take = |bytes: &[u8]| {
-            let lines = std::str::from_utf8(bytes).unwrap().lines().skip(1);
+        let mut take = |message: &Message| {
+            let lines = std::str::from_utf8(&message.bytes).unwrap().lines().skip(1);
             taken.push(lines.filter(|line| !line.starts_with('$')).collect::<Vec<_>>().join(" "));
         };
-        client.mailbox.take_all(&mut take);
+        client.mailbox().take_all(&mut take);
         taken
     }
 
     #[test]
     fn messages_reach_channels_and_matching_patterns_in_order() {
         let pubsub = pubsub();
-        let mut clients = [1, 2].map(|id| Subscriptions::new(&pubsub, id));
+        let mut clients = [1, 2].map(|id| Subscriptions::new(&pubsub, id, Mailbox::new(1 << 20)));
         clients[0].add(Kind::Channel, b"news").unwrap();
         clients[0].add(Kind::Pattern, b"n*").unwrap();
         clients[1].add(Kind::Pattern, b"n*").unwrap();

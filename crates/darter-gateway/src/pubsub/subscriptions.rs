@@ -16,8 +16,7 @@ const PATTERN_BYTES: usize = 24;
 pub(crate) struct Subscriptions {
     pubsub: Arc<PubSub>,
     client: u64,
-    /// The messages for the client.
-    pub(crate) mailbox: Arc<Mailbox>,
+    mailbox: Arc<Mailbox>,
     channels: BTreeSet<Name>,
     patterns: BTreeSet<Name>,
     shards: BTreeSet<Name>,
@@ -30,17 +29,23 @@ fn bytes_of(kind: Kind, name: &[u8]) -> usize {
 }
 
 impl Subscriptions {
-    /// Creates the subscriptions of a client that has none.
-    pub(crate) fn new(pubsub: &Arc<PubSub>, client: u64) -> Self {
+    /// Creates the subscriptions of a client that has none. Its messages go to a mailbox.
+    pub(crate) fn new(pubsub: &Arc<PubSub>, client: u64, mailbox: Arc<Mailbox>) -> Self {
         Self {
             pubsub: Arc::clone(pubsub),
             client,
-            mailbox: Mailbox::new(pubsub.bytes_max),
+            mailbox,
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
             shards: BTreeSet::new(),
             bytes: 0,
         }
+    }
+
+    /// Returns the mailbox for the client's messages.
+    #[cfg(test)]
+    pub(crate) fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
     }
 
     /// Returns the names of a kind.

@@ -23,7 +23,7 @@ fn bytes_until_end(client: &mut Client) -> String {
 }
 
 /// Runs steps of a subscriber (`>`) and a publisher (`<`), and returns what the two receive.
-fn transcript(address: SocketAddr, steps: &[&str]) -> Vec<String> {
+pub fn transcript(address: SocketAddr, steps: &[&str]) -> Vec<String> {
     let (mut subscriber, mut publisher) = (Client::connect(address), Client::connect(address));
     let steps = steps.iter().map(|step| match step.split_at(1) {
         (">", line) => bytes_of(&mut subscriber, line),
