@@ -383,8 +383,7 @@ impl Clients {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Ends the command in which a client waits. Returns whether it was waiting in one that can be
-    /// ended.
+    /// Ends the command in which a client waits, if it is one that can be ended. Returns whether it is.
     pub(super) fn unblock(&self, id: u64, how: Unblock) -> bool {
         let all = lock(&self.all);
         let Some((info, _)) = all.clients.get(&id) else { return false };

@@ -30,6 +30,7 @@ mod keyspace;
 mod lua;
 mod mailbox;
 mod monitors;
+mod notifications;
 mod number;
 mod options;
 mod pace;

@@ -6,6 +6,7 @@ use super::fault::Fault;
 use super::lua::Scripts;
 use super::mailbox::HeldBytes;
 use super::monitors::Monitors;
+use super::notifications::Notifications;
 use super::options::GatewayOptions;
 use super::pause::Pause;
 use super::peers::Peers;
@@ -56,6 +57,7 @@ pub(super) struct GatewayState {
     pub(super) peers: Peers,
     pub(super) monitors: Arc<Monitors>,
     pub(super) pause: Pause,
+    pub(super) notifications: Notifications,
     pub(super) is_stopping: AtomicBool,
     /// The last failure to reach a memory node, and its time.
     node_failure: Mutex<Option<(String, Instant)>>,
@@ -133,6 +135,7 @@ impl GatewayState {
             pubsub: Arc::new(PubSub::new(held.clone())),
             monitors: Arc::new(Monitors::new(held.clone())),
             pause: Pause::default(),
+            notifications: Notifications::default(),
             peers: Peers::new(held, options.message_bytes_max),
             threads,
             slow: SlowLog::new(options.slow, options.slow_entries),

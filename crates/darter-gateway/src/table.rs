@@ -317,7 +317,7 @@ macro_rules! for_each_command {
                 Command "command" -1 [loading stale] (0 0 0) "2.8.13" => description::command(call).await,
                     "Describes the commands; COUNT, DOCS, GETKEYS, GETKEYSANDFLAGS, INFO, LIST", "";
                 Config "config" -2 [admin noscript loading stale] (0 0 0) "2.0.0" => config::config(call).await,
-                    "GET of the settings that clients read, RESETSTAT; the rest is set by the command line", "this gateway's";
+                    "GET of the settings that clients read, SET of notify-keyspace-events, RESETSTAT; the rest is set by the command line", "this gateway's";
                 Dbsize "dbsize" 1 [readonly] (0 0 0) "1.0.0" => scan::dbsize(call).await,
                     "Counts the keys", "keys that exist throughout are counted once; takes time linear in the number of keys, and reads each hash and sorted set";
                 Flushall "flushall" -1 [write] (0 0 0) "1.0.0" => keys::flush(call).await,

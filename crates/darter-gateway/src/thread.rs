@@ -4,6 +4,7 @@
 
 use super::clients::ClientInfo;
 use super::clock::now_ms;
+use super::commands::report_expired;
 use super::connection::Connection;
 use super::error::{GatewayError, system};
 use super::fabric_driver;
@@ -118,8 +119,10 @@ async fn expire(worker: Rc<Worker>) {
             held.keys.now = now_ms();
             let long = Duration::from_millis(FORGOTTEN_MS);
             walk.trust_clock(watch.is_steady(held.keys.now, Instant::now(), long));
+            held.keys.record_events(worker.shared.notifications.are_on());
             match walk.step(&mut held.keys).await {
                 Ok(stepped) => {
+                    report_expired(&worker.shared, &mut held.keys).await;
                     counts.expired.fetch_add(stepped.removed, Ordering::Relaxed);
                     if let Some(census) = stepped.census {
                         counts.keys.store(census.keys, Ordering::Relaxed);

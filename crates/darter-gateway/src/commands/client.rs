@@ -52,7 +52,10 @@ pub(super) async fn client(call: &mut Call<'_>) -> Result<(), Fault> {
             call.reply.text(&line);
         }
         b"list" => list(call).await?,
-        b"kill" => kill(call)?,
+        b"kill" => {
+            with(3..=usize::MAX)?;
+            kill(call)?;
+        }
         b"reply" => {
             with(3..=3)?;
             reply(call)?;
@@ -72,7 +75,7 @@ pub(super) async fn client(call: &mut Call<'_>) -> Result<(), Fault> {
         }
         b"getredir" => {
             with(2..=2)?;
-            // There is no tracking.
+            // Tracking is not supported.
             call.reply.integer(-1);
         }
         b"no-evict" | b"no-touch" => {

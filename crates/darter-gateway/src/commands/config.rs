@@ -33,6 +33,7 @@ pub(super) async fn config(call: &mut Call<'_>) -> Result<(), Fault> {
                 ("maxclients", options.connections_max.to_string()),
                 ("maxmemory", "0".to_owned()),
                 ("maxmemory-policy", "noeviction".to_owned()),
+                ("notify-keyspace-events", call.shared.notifications.letters()),
                 ("port", address.port().to_string()),
                 ("proto-max-bulk-len", call.shared.argument_bytes_max.to_string()),
                 ("save", String::new()),
@@ -61,11 +62,19 @@ pub(super) async fn config(call: &mut Call<'_>) -> Result<(), Fault> {
             Ok(())
         }
         b"resetstat" => Err(wrong_arity("config|resetstat")),
+        b"set" if args.len() == 4 && args.get(2).eq_ignore_ascii_case(b"notify-keyspace-events") => {
+            call.shared.notifications.select(args.get(3))?;
+            call.reply.ok();
+            Ok(())
+        }
         b"set" | b"rewrite" => {
             Err(Fault::said("ERR a gateway is configured by its command line; start it with other options"))
         }
         b"help" => {
-            help(&mut call.reply, &["CONFIG GET pattern...", "CONFIG RESETSTAT"]);
+            help(
+                &mut call.reply,
+                &["CONFIG GET pattern...", "CONFIG RESETSTAT", "CONFIG SET notify-keyspace-events letters"],
+            );
             Ok(())
         }
         _ => Err(unknown_subcommand("CONFIG", args.get(1))),

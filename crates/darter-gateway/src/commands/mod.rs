@@ -16,6 +16,7 @@ mod information;
 mod keys;
 mod latency;
 mod monitor;
+mod notifying;
 mod object;
 mod ordered;
 mod peer;
@@ -33,6 +34,7 @@ mod sorted_sets;
 mod strings;
 mod transactions;
 
+pub(super) use notifying::report_expired;
 #[cfg(feature = "scripts")]
 pub(super) use scripting::runs_scripts;
 
@@ -69,6 +71,7 @@ for_each_command! { dispatch }
 pub(super) async fn perform(call: &mut Call<'_>) -> Option<(&'static Command, Ending)> {
     let start = call.reply.position();
     let command = Command::named(call.args.get(0));
+    notifying::begin(call);
     let mut ending = Ending::Rejected;
     let attempted = pin!(attempt(call, command, &mut ending)).await;
     if let Err(fault) = attempted {
@@ -143,6 +146,10 @@ async fn attempt(
         monitor::show(call, command, &call.args);
     }
     ran?;
+    if let Err(fault) = notifying::report(call, command).await {
+        // The command has taken effect.
+        call.shared.note(&fault);
+    }
     *ending = Ending::Done;
     Ok(())
 }

@@ -136,7 +136,12 @@ pub(super) async fn publish(call: &mut Call<'_>, is_sharded: bool) -> Result<(),
 }
 
 /// Sends a message to the subscribers at all gateways. Returns the number of those at this one.
-async fn publish_now(shared: &GatewayState, is_sharded: bool, channel: &[u8], payload: &[u8]) -> usize {
+pub(super) async fn publish_now(
+    shared: &GatewayState,
+    is_sharded: bool,
+    channel: &[u8],
+    payload: &[u8],
+) -> usize {
     let kind = if is_sharded { MessageKind::ShardPublish } else { MessageKind::Publish };
     shared.peers.broadcast(kind, channel, payload);
     shared.pubsub.publish(is_sharded, channel, payload).await

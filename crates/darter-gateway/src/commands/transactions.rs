@@ -6,7 +6,7 @@
 //! every command after it is also rejected until `EXEC` or `DISCARD`, as in an aborted transaction
 //! of Redis. Clients then report the error of `MULTI`.
 
-use super::{monitor, publishing};
+use super::{monitor, notifying, publishing};
 use crate::call::{Call, Client};
 use crate::fault::Fault;
 use crate::keyspace::Retries;
@@ -233,6 +233,7 @@ pub(super) async fn atomically(
     let (start, mut retries, mut attempt) = (call.reply.position(), Retries::default(), 0_u16);
     loop {
         call.client.published.take();
+        call.keys.take_events();
         let run = once(call, &held, attempt, &mut body).await;
         held.extend(call.keys.unheld());
         call.keys.roll_back();
@@ -272,7 +273,7 @@ async fn execute(call: &mut Call<'_>, queue: &Queue) -> Result<(), Fault> {
     call.reply.array(queue.len());
     for (command, args) in queue.requests() {
         let Call { keys, reply, client, shared, .. } = call;
-        run_one(command.id, &mut Call { args, keys, reply: reply.again(), client, shared }).await?;
+        run_one(command, &mut Call { args, keys, reply: reply.again(), client, shared }).await?;
         call.limit()?;
         turns::worked().await;
     }
@@ -280,9 +281,13 @@ async fn execute(call: &mut Call<'_>, queue: &Queue) -> Result<(), Fault> {
 }
 
 /// Runs a command of a transaction. An error becomes its reply, unless it ends the transaction.
-async fn run_one(id: CommandId, call: &mut Call<'_>) -> Result<(), Fault> {
+async fn run_one(command: &Command, call: &mut Call<'_>) -> Result<(), Fault> {
     let position = call.reply.position();
-    if let Err(fault) = Box::pin(super::run(id, call)).await {
+    let ran = Box::pin(super::run(command.id, call)).await;
+    if ran.is_ok() {
+        notifying::report(call, command).await?;
+    }
+    if let Err(fault) = ran {
         if ends_transaction(&fault) {
             return Err(fault);
         }
@@ -308,7 +313,7 @@ pub(super) async fn run_from_script(call: &mut Call<'_>, is_read_only: bool) -> 
             "ERR Write commands are not allowed from read-only scripts."
         }
         Some(command) => {
-            run_one(command.id, call).await?;
+            run_one(command, call).await?;
             monitor::show_from_script(call, command);
             turns::worked().await;
             return Ok(());

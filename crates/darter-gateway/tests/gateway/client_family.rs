@@ -181,7 +181,9 @@ fn a_monitor_that_does_not_read_is_cut_off() {
     assert_eq!(monitor.say("monitor"), ok());
     let text = "x".repeat(64 << 10);
     let mut sent = 0;
-    let monitors = |client: &mut Client| String::from_utf8(client.say("client list").bytes()).unwrap().contains(" flags=O ");
+    let monitors = |client: &mut Client| {
+        String::from_utf8(client.say("client list").bytes()).unwrap().contains(" flags=O ")
+    };
     while monitors(&mut client) {
         assert!(sent < 10_000, "a monitor that does not read is not cut off");
         sent += 1;

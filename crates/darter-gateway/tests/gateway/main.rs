@@ -18,6 +18,7 @@ mod differential;
 mod door;
 mod hostile;
 mod limits;
+mod notifications;
 mod overlapping;
 mod page;
 mod peers;
