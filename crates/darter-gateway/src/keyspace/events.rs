@@ -6,15 +6,17 @@ use super::key_event::KeyEvent;
 use super::{Family, Keyspace, session};
 use darter::{Change, Condition, Error, PutOutcome};
 
+/// The families of elements: of hashes and sets, of sorted sets, and the chunks of lists.
+const ELEMENTS: [u8; 3] = *b"fme";
+
 /// Returns the key to which a record belongs.
 fn key_of(place: &[u8]) -> Option<&[u8]> {
     let (&family, rest) = place.split_first()?;
     if family == Family::Key as u8 {
         return Some(rest);
     }
-    let is_element = [Family::Field, Family::Member].iter().any(|&other| other as u8 == family);
-    let (bytes, rest) = rest.split_first_chunk::<2>()?;
-    rest.get(..usize::from(u16::from_be_bytes(*bytes))).filter(|_| is_element)
+    let (bytes, rest) = rest.split_first_chunk::<2>().filter(|_| ELEMENTS.contains(&family))?;
+    rest.get(..usize::from(u16::from_be_bytes(*bytes)))
 }
 
 impl Session {
