@@ -17,6 +17,7 @@
 //! the head still has the mark, no acknowledged write is lost with it.
 
 use super::head::Generation;
+use super::key_event::KeyEvent;
 use super::{Family, Head, Keyspace, Kind, PLACE_BYTES, Retries, place, place_of_head, session};
 use crate::fault::{Fault, WRONG_TYPE};
 use crate::turns;
@@ -41,7 +42,9 @@ const MEMBER_BYTES: usize = FIELD_BYTES - 8 - 2 - 8;
 /// A connection to the pool.
 #[derive(Debug)]
 pub(super) struct Session {
-    worker: Worker,
+    pub(super) worker: Worker,
+    /// The changes of keys, if they are recorded.
+    pub(super) events: Option<Vec<KeyEvent>>,
     /// The generations that the transaction in progress ends.
     pub(super) ended: Vec<Aggregate>,
     /// The keys of which it has read all elements, though their heads were not in doubt.
@@ -50,19 +53,19 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(worker: Worker) -> Self {
-        Self { worker, ended: Vec::new(), unheld: BTreeSet::new() }
+        Self { worker, events: None, ended: Vec::new(), unheld: BTreeSet::new() }
     }
 
     /// Stores a record, or removes it, whatever it was before. A transaction in progress does not
     /// read it.
     pub(super) async fn store(&mut self, at: &[u8], record: Option<&[u8]>) -> Result<(), Fault> {
         if self.is_in_transaction() {
-            self.worker.write_blind(at, record.map(<[u8]>::to_vec))?;
+            self.write_blind(at, record.map(<[u8]>::to_vec))?;
             return Ok(());
         }
         match record {
-            Some(record) => drop(self.worker.put(at, record).await?),
-            None => drop(self.worker.discard(at).await?),
+            Some(record) => drop(self.put(at, record).await?),
+            None => drop(self.discard(at).await?),
         }
         Ok(())
     }

@@ -101,7 +101,7 @@ fn end_of(family: Family, record: &[u8]) -> Option<u64> {
         Family::Key => Head::parse(record).ok()?.expiry,
         Family::Cursor => Some(cursors::parse(record)?.0),
         Family::Building => Some(transfer::written_at(record)? + FORGOTTEN_MS),
-        Family::Field | Family::Library | Family::Member | Family::Score => None,
+        Family::Field | Family::Gateway | Family::Library | Family::Member | Family::Score => None,
     }
 }
 

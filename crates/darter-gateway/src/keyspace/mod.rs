@@ -19,9 +19,12 @@ mod atomically;
 mod crossings;
 mod cursors;
 mod drafts;
+mod events;
 mod expiry;
 mod fields;
+mod gateways;
 mod head;
+mod key_event;
 mod key_locks;
 #[cfg(feature = "scripts")]
 mod libraries;
@@ -38,7 +41,9 @@ mod walk;
 pub(super) use aggregate::Aggregate;
 pub(super) use drafts::Draft;
 pub(super) use expiry::{Census, Expiry, Stepped};
+pub(super) use gateways::GatewayRecord;
 pub(super) use head::{Head, Kind};
+pub(super) use key_event::KeyEvent;
 pub(super) use key_locks::KeyLocks;
 pub(super) use members::{Member, Ranks, Rescored, score_of_record};
 pub(super) use retries::Retries;
@@ -64,6 +69,8 @@ pub(super) enum Family {
     Cursor = b'c' as isize,
     /// Fields of hashes.
     Field = b'f' as isize,
+    /// Gateways.
+    Gateway = b'g' as isize,
     /// Heads.
     Key = b'k' as isize,
     /// Libraries of functions.
@@ -179,7 +186,7 @@ fn of_value(error: darter::Error, bytes_before: usize) -> Fault {
 /// Removes the key whose head is at a place, with its elements, if it has expired. Returns whether
 /// it was removed.
 async fn remove_if_over(session: &mut Session, at: &[u8], now: u64) -> Result<bool, Fault> {
-    let mut aggregate = None;
+    let (mut aggregate, events) = (None, session.events());
     let removed = session.remove_if(at, |record| {
         let over = Head::parse(record).ok().filter(|head| !head.lives(now));
         aggregate = over.and_then(|head| Aggregate::of(&at[1..], &head));
@@ -188,6 +195,9 @@ async fn remove_if_over(session: &mut Session, at: &[u8], now: u64) -> Result<bo
     let is_removed = removed.await?;
     if is_removed && let Some(aggregate) = &aggregate {
         bury(session, aggregate, usize::MAX).await?;
+    }
+    if is_removed {
+        session.expired(&at[1..], events);
     }
     Ok(is_removed)
 }
@@ -290,8 +300,10 @@ impl Keyspace {
         loop {
             let Self { store, session: slot, now, key: at, locks, old, .. } = self;
             let guard = locks.lock(at).await;
-            let (mut changed, mut before) = (None, 0);
-            let modified = session(slot, store)?.update(at, |record| {
+            let (mut changed, mut before, mut is_over) = (None, 0, false);
+            let session = session(slot, store)?;
+            let events = session.events();
+            let modified = session.update(&at, |record| {
                 changed = None;
                 let head = match record.map(Head::parse).transpose() {
                     Ok(Some(head)) if head.kind != Kind::String => {
@@ -307,6 +319,7 @@ impl Keyspace {
                     }
                 };
                 let alive = head.filter(|head| head.lives(*now));
+                is_over = head.is_some() && alive.is_none();
                 let mut new = Vec::new();
                 match changed.insert(decide(alive, &mut new)) {
                     Ok(Change::Put(_)) => {
@@ -315,12 +328,18 @@ impl Keyspace {
                     }
                     Ok(Change::Remove(_)) => darter::Change::Remove,
                     // An expired key is removed, regardless of the command.
-                    Ok(Change::Keep(_)) if head.is_some() && alive.is_none() => darter::Change::Remove,
+                    Ok(Change::Keep(_)) if is_over => darter::Change::Remove,
                     Ok(Change::Keep(_)) | Err(_) => darter::Change::Keep,
                 }
             });
             modified.await.map_err(|error| of_value(error, before))?;
             drop(guard);
+            if is_over && let Some(Ok(change)) = &changed {
+                session.expired(key, events);
+                if matches!(change, Change::Put(_)) {
+                    session.touched(at);
+                }
+            }
             if let Some(change) = changed {
                 return Ok(change?.result());
             }
@@ -349,6 +368,7 @@ impl Keyspace {
         };
         new.clear();
         let change = decide(Some(head).filter(|_| !is_absent), new)?;
+        let (is_put, events) = (matches!(change, Change::Put(_)), session.events());
         if lives
             && is_absent
             && !matches!(change, Change::Keep(_))
@@ -386,6 +406,12 @@ impl Keyspace {
         if let Some(aggregate) = &aggregate {
             bury(session, aggregate, usize::MAX).await?;
         }
+        if !lives {
+            session.expired(key, events);
+            if is_put {
+                session.touched(at);
+            }
+        }
         Ok(Some(result))
     }
 
@@ -417,6 +443,7 @@ impl Keyspace {
         let now = self.now;
         let session = session(&mut self.session, &self.store)?;
         let mut retries = Retries::default();
+        let events = session.events();
         loop {
             let (mut lived, mut aggregate) = (false, None);
             let removed = session.remove_if(&self.key, |record| {
@@ -427,12 +454,20 @@ impl Keyspace {
                 aggregate.is_none()
             });
             let removed = removed.await?;
-            let Some(aggregate) = aggregate else { return Ok(removed && lived) };
+            let Some(aggregate) = aggregate else {
+                if removed && !lived {
+                    session.expired(key, events);
+                }
+                return Ok(removed && lived);
+            };
             if lived && is_empty(session, &aggregate).await? {
                 return Ok(false);
             }
             if session.remove_if(&self.key, |record| aggregate.is_of(record)).await? {
                 bury(session, &aggregate, usize::MAX).await?;
+                if !lived {
+                    session.expired(key, events);
+                }
                 return Ok(lived);
             }
             retries.again().await?;
