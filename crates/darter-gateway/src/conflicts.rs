@@ -209,6 +209,7 @@ mod tests {
             "flushdb",
             "eval x 1 a",
             "fcall f 1 a",
+            "lmpop 1 a left",
             "function list",
             "script flush",
             "scan 0",

@@ -231,20 +231,21 @@ fn list(reply: &mut Reply<'_>, args: &Arguments<'_>) -> Result<(), Fault> {
 /// Returns the flags of a command's key in Redis's words: the kind of access, and its purpose.
 fn key_flags(command: &Command, number: usize) -> &'static [&'static str] {
     use CommandId::{
-        Append, Copy, Del, Exists, Getdel, Hdel, Mset, Msetnx, Psetex, Rename, Renamenx, Set, Setex, Setnx,
+        Append, Copy, Del, Exists, Getdel, Hdel, Linsert, Lmove, Lmpop, Lpop, Lpush, Lpushx, Lrem, Lset,
+        Ltrim, Mset, Msetnx, Psetex, Rename, Renamenx, Rpop, Rpoplpush, Rpush, Rpushx, Set, Setex, Setnx,
         Setrange, Touch, Type, Unlink, Zrem,
     };
     match command.id {
         Exists | Touch | Type => &["RO"],
         Copy if number == 0 => &["RO", "access"],
         Del | Unlink => &["RM", "delete"],
-        Getdel => &["RW", "access", "delete"],
-        Rename | Renamenx if number == 0 => &["RW", "access", "delete"],
-        Hdel | Zrem => &["RW", "delete"],
-        Append => &["RW", "insert"],
+        Getdel | Lmpop | Lpop | Rpop => &["RW", "access", "delete"],
+        Lmove | Rename | Renamenx | Rpoplpush if number == 0 => &["RW", "access", "delete"],
+        Hdel | Lrem | Ltrim | Zrem => &["RW", "delete"],
+        Append | Linsert | Lmove | Lpush | Lpushx | Rpoplpush | Rpush | Rpushx => &["RW", "insert"],
         Msetnx | Setnx | Renamenx => &["OW", "insert"],
         Copy | Mset | Psetex | Rename | Set | Setex => &["OW", "update"],
-        Setrange => &["RW", "update"],
+        Lset | Setrange => &["RW", "update"],
         _ if command.flags.contains(&"readonly") => &["RO", "access"],
         _ => &["RW", "access", "update"],
     }
@@ -258,12 +259,14 @@ fn places(keys: (i64, i64, i64), arguments: usize) -> impl Iterator<Item = usize
     range.step_by(usize::try_from(step).unwrap_or(0).max(1)).filter_map(|place| usize::try_from(place).ok())
 }
 
-/// Returns the keys of a command such as `EVAL`, whose second argument is their number; none if that
-/// is not possible.
-fn keys_of_script(args: &Arguments<'_>) -> (i64, i64, i64) {
-    let possible = 0..=crate::number::signed(args.len()) - 5;
-    let count = crate::number::integer(args.get(4)).filter(|count| possible.contains(count));
-    (3, 2 + count.unwrap_or(0), 1)
+/// Returns the keys of a command such as `EVAL` or `LMPOP`, one of whose arguments is their number;
+/// none if that is not possible.
+fn counted_keys(command: &Command, args: &Arguments<'_>) -> (i64, i64, i64) {
+    let before = if command.id == CommandId::Lmpop { 1 } else { 2 };
+    let possible = 0..=crate::number::signed(args.len()) - 3 - before;
+    let count =
+        crate::number::integer(args.get(2 + before as usize)).filter(|count| possible.contains(count));
+    (before + 1, before + count.unwrap_or(0), 1)
 }
 
 /// `COMMAND GETKEYS command argument…`, `COMMAND GETKEYSANDFLAGS command argument…`.
@@ -284,7 +287,7 @@ async fn write_keys(call: &mut Call<'_>, has_flags: bool) -> Result<(), Fault> {
         if !command.takes(given) {
             return Err(wrong_number());
         }
-        if command.flags.contains(&"movablekeys") { keys_of_script(&args) } else { command.keys }
+        if command.flags.contains(&"movablekeys") { counted_keys(command, &args) } else { command.keys }
     };
     if keys.0 == 0 {
         return Err(Fault::said("ERR The command has no key arguments"));

@@ -13,6 +13,9 @@ mod functions;
 mod hashes;
 mod information;
 mod keys;
+mod list_edits;
+mod list_reads;
+mod lists;
 mod object;
 mod ordered;
 mod random;
@@ -33,7 +36,7 @@ pub(super) use scripting::runs_scripts;
 
 use super::call::{Ahead, Call, cut, shown, wrong_arity};
 use super::fault::Fault;
-use super::keyspace::Kind;
+use super::keyspace::{End, Kind};
 use super::request::Arguments;
 use super::statistics::Ending;
 use super::table::{Command, CommandId, for_each_command};

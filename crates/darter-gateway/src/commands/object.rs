@@ -41,6 +41,7 @@ pub(super) async fn object(call: &mut Call<'_>) -> Result<(), Fault> {
             Kind::String => encoding_of(head.string().unwrap_or_default()),
             Kind::Hash => "hashtable",
             Kind::SortedSet => "skiplist",
+            Kind::List => "quicklist",
         })
     });
     let Some(encoding) = encoding.await? else {

@@ -11,7 +11,7 @@
 //!
 //! The fields of a hash and the members of a sorted set are separate records (`aggregate.rs`,
 //! `fields.rs`, `members.rs`), each as atomic as a head. A head without elements also counts as
-//! absent.
+//! absent. The elements of a list lie in its head, or in chunks (`lists`).
 
 mod aggregate;
 mod atomically;
@@ -24,6 +24,7 @@ mod head;
 mod key_locks;
 #[cfg(feature = "scripts")]
 mod libraries;
+mod lists;
 mod members;
 mod order;
 mod retries;
@@ -38,6 +39,7 @@ pub(super) use aggregate::Aggregate;
 pub(super) use expiry::{Census, Expiry, Stepped};
 pub(super) use head::{Head, Kind};
 pub(super) use key_locks::KeyLocks;
+pub(super) use lists::{Edit, Edited, Elements as ListElements, End, InPlace, part};
 pub(super) use members::{Member, Ranks, Rescored, score_of_record};
 pub(super) use retries::Retries;
 pub(super) use sweep::FORGOTTEN_MS;
@@ -64,6 +66,8 @@ pub(super) enum Family {
     Field = b'f' as isize,
     /// Heads.
     Key = b'k' as isize,
+    /// Chunks of lists.
+    ListChunk = b'e' as isize,
     /// Libraries of functions.
     #[cfg_attr(not(feature = "scripts"), expect(dead_code, reason = "scripts use it"))]
     Library = b'l' as isize,
@@ -250,7 +254,7 @@ impl Keyspace {
         let found = session.get_with(&self.key, |record| {
             let head = Head::parse(record)?;
             is_over = !head.lives(now);
-            if !is_over && head.kind != Kind::String {
+            if !is_over && head.generation().is_some() {
                 aggregate = Aggregate::of(key, &head);
                 old.clear();
                 old.extend_from_slice(record);
@@ -292,7 +296,7 @@ impl Keyspace {
             let modified = session(slot, store)?.update(at, |record| {
                 changed = None;
                 let head = match record.map(Head::parse).transpose() {
-                    Ok(Some(head)) if head.kind != Kind::String => {
+                    Ok(Some(head)) if head.generation().is_some() => {
                         // The head alone does not show whether there are elements.
                         old.clear();
                         old.extend_from_slice(record.unwrap_or_default());

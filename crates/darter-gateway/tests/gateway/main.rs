@@ -17,6 +17,7 @@ mod differential;
 mod door;
 mod hostile;
 mod limits;
+mod lists;
 mod overlapping;
 mod page;
 mod scripting;
