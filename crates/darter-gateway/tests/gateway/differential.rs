@@ -373,7 +373,7 @@ fn wrong_words_have_redis_replies() {
         "lrem q x a",
         "lrem h 0 a",
         "lrem q -9223372036854775808 none",
-        "linsert q beside a b",
+        "linsert q near a b",
         "linsert none before a b",
         "linsert q before none b",
         "linsert h before a b",

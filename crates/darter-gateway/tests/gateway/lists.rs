@@ -731,7 +731,7 @@ fn wrong_arguments_change_nothing() {
         "lpop l 1 2",
         "lset l x v",
         "lset l 3 v",
-        "linsert l beside a b",
+        "linsert l near a b",
         "lrem l x a",
         "ltrim l 0 x",
         "lmove l l up down",

@@ -460,7 +460,7 @@ pub const LISTS: &[&str] = &[
     "lset LIST I ELEMENT",
     "linsert LIST before ELEMENT NEW",
     "linsert LIST after ELEMENT NEW",
-    "linsert LIST beside ELEMENT NEW",
+    "linsert LIST near ELEMENT NEW",
     "lrem LIST I ELEMENT",
     "lrem LIST I ELEMENT",
     "ltrim LIST 0 50",
