@@ -1,7 +1,7 @@
 //! Which requests of a pipeline may run at the same time: those whose keys the table of commands
 //! shows, unless both use a key and one of them changes it. All other requests run alone.
 
-use super::call::Client;
+use super::call::{Client, Replies};
 use super::request::Arguments;
 use super::table::Command;
 use std::hash::{BuildHasher, RandomState};
@@ -141,7 +141,12 @@ impl Conflicts {
 /// Returns the command of a request that may overlap others: it is executed at once, and all that
 /// it reads and changes belongs to the keys that the table shows.
 fn overlapping(args: &Arguments<'_>, client: &Client) -> Option<&'static Command> {
-    if args.is_empty() || !client.is_trusted || client.queue.is_some() {
+    if args.is_empty()
+        || !client.is_trusted
+        || client.queue.is_some()
+        || client.is_listening()
+        || client.replies != Replies::Sent
+    {
         return None;
     }
     let command = Command::named(args.get(0)).filter(|command| command.takes(args.len()))?;
@@ -222,6 +227,9 @@ mod tests {
             "config get x",
             "object encoding a",
             "memory usage a",
+            "publish a x",
+            "spublish a x",
+            "subscribe a",
             "nosuch a",
             "get",
             "get a b",

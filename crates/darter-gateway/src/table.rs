@@ -291,6 +291,27 @@ macro_rules! for_each_command {
                     "Lets the next EXEC execute nothing if a key has changed by then",
                     "through every gateway; compares values; takes time linear in the number of elements; refused over DART";
             }
+            "pubsub" {
+                Psubscribe "psubscribe" -2 [pubsub noscript loading stale] (0 0 0) "2.0.0" => publishing::subscribe(call, pubsub::Kind::Pattern),
+                    "Receives the messages to all channels that match a pattern", "through every gateway";
+                Publish "publish" 3 [pubsub loading stale fast] (0 0 0) "2.0.0" => publishing::publish(call, false).await,
+                    "Sends a message to the subscribers of a channel",
+                    "to the clients of all gateways, at most once; returns the number of receivers at this gateway";
+                Pubsub "pubsub" -2 [] (0 0 0) "2.8.0" => publishing::pubsub(call).await,
+                    "CHANNELS, NUMSUB, NUMPAT, SHARDCHANNELS, SHARDNUMSUB", "this gateway's subscriptions";
+                Punsubscribe "punsubscribe" -1 [pubsub noscript loading stale] (0 0 0) "2.0.0" => publishing::unsubscribe(call, pubsub::Kind::Pattern),
+                    "Ends PSUBSCRIBE", "";
+                Spublish "spublish" 3 [pubsub loading stale fast] (1 1 1) "7.0.0" => publishing::publish(call, true).await,
+                    "Sends a message to the subscribers of a sharded channel", "as PUBLISH";
+                Ssubscribe "ssubscribe" -2 [pubsub noscript loading stale] (1 -1 1) "7.0.0" => publishing::subscribe(call, pubsub::Kind::Shard),
+                    "Receives the messages to sharded channels", "through every gateway, since each has all shards";
+                Subscribe "subscribe" -2 [pubsub noscript loading stale] (0 0 0) "2.0.0" => publishing::subscribe(call, pubsub::Kind::Channel),
+                    "Receives the messages to channels", "through every gateway";
+                Sunsubscribe "sunsubscribe" -1 [pubsub noscript loading stale] (1 -1 1) "7.0.0" => publishing::unsubscribe(call, pubsub::Kind::Shard),
+                    "Ends SSUBSCRIBE", "";
+                Unsubscribe "unsubscribe" -1 [pubsub noscript loading stale] (0 0 0) "2.0.0" => publishing::unsubscribe(call, pubsub::Kind::Channel),
+                    "Ends SUBSCRIBE", "";
+            }
             "scripting" {
                 Eval "eval" -3 [noscript stale skip_monitor movablekeys] (0 0 0) "2.6.0" => scripting::run(call, CommandId::Eval).await,
                     "Runs a Lua script", "one transaction: at one moment, for all clients of all gateways; run again after a conflict; refused over DART";
@@ -312,8 +333,12 @@ macro_rules! for_each_command {
             "connection" {
                 Auth "auth" -2 [noscript loading stale fast no_auth] (0 0 0) "1.0.0" => connection::auth(call),
                     "Authenticates the connection; the user is `default`", "";
-                Client "client" -2 [noscript loading stale] (0 0 0) "2.4.0" => connection::client(call).await,
-                    "ID, GETNAME, SETNAME, SETINFO, INFO, LIST, KILL, NO-EVICT", "this gateway's clients";
+                Client "client" -2 [noscript loading stale] (0 0 0) "2.4.0" => client::client(call).await,
+                    "ID, GETNAME, SETNAME, SETINFO, INFO, LIST, KILL, NO-EVICT, PAUSE, UNPAUSE, REPLY, UNBLOCK", "this gateway's clients";
+                Meet "darter.meet" 3 [noscript loading stale] (0 0 0) "darter 0.1" => peer::meet(call).await,
+                    "Begins a connection between gateways: the sender's id, and the receiver's", "";
+                Tell "darter.tell" 4 [noscript loading stale] (0 0 0) "darter 0.1" => peer::tell(call).await,
+                    "Sends a message from gateway to gateway: kind, channel, payload; without a reply", "";
                 Echo "echo" 2 [loading stale fast] (0 0 0) "1.0.0" => connection::echo(call),
                     "Returns its argument", "";
                 Hello "hello" -1 [noscript loading stale fast no_auth] (0 0 0) "6.0.0" => connection::hello(call),
@@ -340,8 +365,12 @@ macro_rules! for_each_command {
                     "As FLUSHALL", "each key separately; keys added during the command may stay";
                 Info "info" -1 [loading stale] (0 0 0) "1.0.0" => information::info(call).await,
                     "Describes the state of the gateway", "this gateway's; the number of keys is from the last round of its walk";
+                Latency "latency" -2 [] (0 0 0) "2.8.13" => latency::latency(call),
+                    "LATEST, HISTORY, GRAPH, DOCTOR, RESET, HISTOGRAM: as Redis replies without latency monitoring", "";
                 Memory "memory" -2 [readonly] (0 0 0) "4.0.0" => object::memory(call).await,
                     "USAGE: the bytes of a key and all its elements in the index", "as HGETALL; takes time linear in the number of elements";
+                Monitor "monitor" 1 [admin noscript loading stale] (0 0 0) "1.0.0" => monitor::monitor(call),
+                    "Shows each command", "those of this gateway's clients; a transaction that runs again shows the commands of its scripts again";
                 Slowlog "slowlog" -2 [admin loading stale] (0 0 0) "2.2.12" => slowlog::slowlog(call).await,
                     "GET, LEN, RESET: the last commands that took `--slow-us` or longer", "this gateway's";
                 Time "time" 1 [loading stale fast] (0 0 0) "2.6.0" => information::time(call),

@@ -1,6 +1,6 @@
 //! A serving thread: an executor with a task for each client, one that drives the connections to
 //! memory nodes, one that updates the counts, and in the first thread one that removes expired
-//! keys.
+//! keys and one that finds the other gateways.
 
 use super::clients::ClientInfo;
 use super::clock::now_ms;
@@ -9,6 +9,7 @@ use super::error::{GatewayError, system};
 use super::fabric_driver;
 use super::keyspace::{Expiry, FORGOTTEN_MS, Stepped};
 use super::pace::{ClockWatch, Pace};
+use super::peers::Directory;
 use super::state::{GatewayState, LogLine};
 use super::turns::in_turns;
 use super::worker::Worker;
@@ -53,8 +54,17 @@ pub(super) fn serve(
         if expires {
             spawn(&worker, expire(Rc::clone(&worker)));
         }
+        let announced = worker.shared.options.announce.clone().filter(|_| number == 0);
+        let directory = announced.map(|address| {
+            let directory = Directory::new(Rc::clone(&worker), address);
+            spawn(&worker, directory.run())
+        });
         while let Some((socket, info)) = given.recv().await {
             admit(&worker, socket, &info);
+        }
+        if let Some(directory) = directory {
+            directory.abort();
+            Directory::leave(&worker).await;
         }
     });
     drop(tasks);

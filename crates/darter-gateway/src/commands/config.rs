@@ -3,7 +3,14 @@
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::fault::Fault;
 use crate::glob::Glob;
+use crate::options::GatewayOptions;
 use crate::turns;
+
+/// Returns the limits of unread replies and messages, in the form of Redis's option.
+fn output_limits(options: &GatewayOptions) -> String {
+    let (replies, messages) = (options.output_bytes_max, options.message_bytes_max);
+    format!("normal {replies} 0 0 slave 0 0 0 pubsub {messages} 0 0")
+}
 
 /// `CONFIG` and its subcommands.
 pub(super) async fn config(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -18,6 +25,7 @@ pub(super) async fn config(call: &mut Call<'_>) -> Result<(), Fault> {
                 ("bind", address.ip().to_string()),
                 #[cfg(feature = "scripts")]
                 ("busy-reply-threshold", options.script_time.as_millis().to_string()),
+                ("client-output-buffer-limit", output_limits(options)),
                 ("client-query-buffer-limit", options.input_bytes_max.to_string()),
                 ("databases", "1".to_owned()),
                 #[cfg(feature = "scripts")]

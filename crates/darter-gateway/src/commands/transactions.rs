@@ -6,9 +6,11 @@
 //! every command after it is also rejected until `EXEC` or `DISCARD`, as in an aborted transaction
 //! of Redis. Clients then report the error of `MULTI`.
 
+use super::{monitor, publishing};
 use crate::call::{Call, Client};
 use crate::fault::Fault;
 use crate::keyspace::Retries;
+use crate::pause::is_writing;
 use crate::queue::{Mode, Queue};
 use crate::request::Arguments;
 use crate::table::{Command, CommandId};
@@ -33,8 +35,8 @@ fn is_heard(command: Option<&Command>) -> bool {
 /// or it walks over keys, among which others may appear.
 fn is_excluded(id: CommandId) -> bool {
     use CommandId::{
-        Auth, Client, Config, Dbsize, Flushall, Flushdb, Hello, Hscan, Keys, Randomkey, Range, Rangecount,
-        Scan, Slowlog, Zscan,
+        Auth, Client, Config, Dbsize, Flushall, Flushdb, Hello, Hscan, Keys, Meet, Randomkey, Range,
+        Rangecount, Scan, Slowlog, Tell, Zscan,
     };
     matches!(
         id,
@@ -46,11 +48,13 @@ fn is_excluded(id: CommandId) -> bool {
             | Hello
             | Hscan
             | Keys
+            | Meet
             | Randomkey
             | Range
             | Rangecount
             | Scan
             | Slowlog
+            | Tell
             | Zscan
     )
 }
@@ -114,6 +118,7 @@ pub(super) async fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     let held = watched.keys().cloned().collect();
     let start = call.reply.position();
+    let mut is_executed = false;
     atomically(call, held, async |call| {
         let read = queue.requests().flat_map(|(command, args)| keys_read(command, args));
         call.keys.read_heads(watched.keys().map(Vec::as_slice).chain(read)).await?;
@@ -125,19 +130,25 @@ pub(super) async fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
             }
         }
         execute(call, &queue).await?;
+        is_executed = true;
         Ok(Body::Done)
     })
-    .await
+    .await?;
+    if is_executed {
+        queue.requests().for_each(|(command, args)| monitor::show(call, command, &args));
+    }
+    Ok(())
 }
 
 /// Returns the keys whose heads a command reads, as far as its arguments show.
 fn keys_read<'a>(command: &'static Command, args: Arguments<'a>) -> impl Iterator<Item = &'a [u8]> {
-    use CommandId::{Mset, Psetex, Set, Setex};
+    use CommandId::{Mset, Psetex, Set, Setex, Spublish, Ssubscribe, Sunsubscribe};
     let is_reading = |option: &[u8]| {
         [&b"get"[..], b"keepttl", b"nx", b"xx"].iter().any(|name| option.eq_ignore_ascii_case(name))
     };
     let reads = match command.id {
-        Mset | Psetex | Setex => false,
+        // The keys of the last three are channels.
+        Mset | Psetex | Setex | Spublish | Ssubscribe | Sunsubscribe => false,
         Set => args.from(3).any(is_reading),
         _ => true,
     };
@@ -240,10 +251,12 @@ pub(super) async fn atomically(
 ) -> Result<(), Fault> {
     let (start, mut retries, mut attempt) = (call.reply.position(), Retries::default(), 0_u16);
     loop {
+        call.client.published.take();
         let run = once(call, &held, attempt, &mut body).await;
         held.extend(call.keys.unheld());
         call.keys.roll_back();
         if run? {
+            publishing::send(call).await;
             return Ok(());
         }
         call.reply.take_back(start);
@@ -270,7 +283,10 @@ async fn once(
     }
     match done? {
         Body::Done => call.keys.commit().await,
-        Body::Abandoned => Ok(true),
+        Body::Abandoned => {
+            call.client.published.take();
+            Ok(true)
+        }
     }
 }
 
@@ -311,11 +327,12 @@ pub(super) async fn run_from_script(call: &mut Call<'_>, is_read_only: bool) -> 
         Some(command) if command.is("noscript") || is_excluded(command.id) => {
             "ERR This Redis command is not allowed from script"
         }
-        Some(command) if is_read_only && command.is("write") => {
+        Some(command) if is_read_only && is_writing(command) => {
             "ERR Write commands are not allowed from read-only scripts."
         }
         Some(command) => {
             run_one(command.id, call).await?;
+            monitor::show_from_script(call, command);
             turns::worked().await;
             return Ok(());
         }

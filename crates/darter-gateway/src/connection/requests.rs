@@ -14,7 +14,7 @@ use crate::commands;
 use crate::conflicts::{Conflicts, OVERLAPPING_MAX, Requests};
 use crate::pipeline::Pipeline;
 use crate::reply::Reply;
-use crate::request::Parser;
+use crate::request::{Arguments, Parser};
 use crate::turns::TURN_BYTES;
 use crate::worker::{KeyspaceLease, Worker};
 use darter_fabric::turns;
@@ -86,7 +86,7 @@ impl Connection {
         let (mut number, mut outcome) = (0, Ok(()));
         let mut conflicts = Conflicts::default();
         while number < pipeline.len() {
-            let together = if worker.shared.has_round_trips {
+            let together = if worker.shared.has_round_trips && !worker.shared.pause.is_on() {
                 let (parser, arrived) = (&self.parser, self.inbox.arrived());
                 let left = (number..pipeline.len()).map(|at| pipeline.arguments(at, parser, arrived));
                 conflicts.collect(left, &self.client)
@@ -166,6 +166,13 @@ impl Connection {
         count
     }
 
+    /// Returns whether a request must wait for the end of a pause. Other gateways are not clients.
+    fn must_wait(&self, worker: &Worker, args: &Arguments<'_>) -> bool {
+        let is_of_client = !args.is_empty() && self.client.sender.is_none();
+        let is_writing = if is_of_client { commands::is_writing(args, &self.client) } else { None };
+        is_writing.is_some_and(|is_writing| worker.shared.pause.until(is_writing).is_some())
+    }
+
     /// Executes one request. Returns when it ended.
     #[inline]
     async fn do_one<'w>(
@@ -177,6 +184,19 @@ impl Connection {
         (clock, began): (WallClock, Instant),
     ) -> Instant {
         let args = pipeline.arguments(number, &self.parser, self.inbox.arrived());
+        let began = if worker.shared.pause.is_on() && self.must_wait(worker, &args) {
+            // Others may use the session during the pause.
+            if let Some(lease) = held.take() {
+                worker.give_keyspace(lease);
+            }
+            let is_writing = commands::is_writing(&args, &self.client).unwrap_or(false);
+            let waiting = worker.shared.clients.wait(&self.client.info, false);
+            worker.shared.pause.over(is_writing).await;
+            drop(waiting);
+            Instant::now()
+        } else {
+            began
+        };
         #[cfg(feature = "scripts")]
         let began = if commands::runs_scripts(&args, &self.client) {
             // Others may use the session while this client waits for a thread.

@@ -102,7 +102,12 @@ fn end_of(family: Family, record: &[u8]) -> Option<u64> {
         Family::Key => Head::parse(record).ok()?.expiry,
         Family::Cursor => Some(cursors::parse(record)?.0),
         Family::Building => Some(transfer::written_at(record)? + FORGOTTEN_MS),
-        Family::Field | Family::Library | Family::ListChunk | Family::Member | Family::Score => None,
+        Family::Field
+        | Family::Gateway
+        | Family::Library
+        | Family::ListChunk
+        | Family::Member
+        | Family::Score => None,
     }
 }
 

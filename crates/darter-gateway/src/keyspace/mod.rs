@@ -20,6 +20,7 @@ mod crossings;
 mod cursors;
 mod expiry;
 mod fields;
+mod gateways;
 mod head;
 mod key_locks;
 #[cfg(feature = "scripts")]
@@ -37,6 +38,7 @@ mod walk;
 
 pub(super) use aggregate::Aggregate;
 pub(super) use expiry::{Census, Expiry, Stepped};
+pub(super) use gateways::GatewayRecord;
 pub(super) use head::{Head, Kind};
 pub(super) use key_locks::KeyLocks;
 pub(super) use lists::{Edit, Edited, Elements as ListElements, End, InPlace, part};
@@ -64,6 +66,8 @@ pub(super) enum Family {
     Cursor = b'c' as isize,
     /// Fields of hashes.
     Field = b'f' as isize,
+    /// Gateways.
+    Gateway = b'g' as isize,
     /// Heads.
     Key = b'k' as isize,
     /// Chunks of lists.

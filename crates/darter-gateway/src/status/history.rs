@@ -140,6 +140,9 @@ impl Series {
         open.span_ms += second.span_ms;
         // Missed and late seconds count with their actual spans.
         if open.span_ms + 500 >= seconds * 1000 {
+            if self.points.is_empty() {
+                self.points.reserve_exact(kept);
+            }
             if self.points.len() >= kept {
                 self.points.pop_front();
             }

@@ -11,6 +11,7 @@ mod at_one_moment;
 #[path = "../../../darter-memnode/tests/support/authority.rs"]
 mod authority;
 mod browser;
+mod client_family;
 mod clients;
 mod corpus;
 mod differential;
@@ -20,6 +21,8 @@ mod limits;
 mod lists;
 mod overlapping;
 mod page;
+mod peers;
+mod pubsub;
 mod scripting;
 mod scripts_alike;
 mod sentences;
