@@ -150,7 +150,7 @@ fn overlapping(args: &Arguments<'_>, client: &Client) -> Option<&'static Command
         return None;
     }
     let command = Command::named(args.get(0)).filter(|command| command.takes(args.len()))?;
-    let is_of_keys = command.is("write") || command.is("readonly");
+    let is_of_keys = (command.is("write") || command.is("readonly")) && !command.is("blocking");
     (is_of_keys && (1..=KEYS_MAX).contains(&command.keys_at(args.len()).len())).then_some(command)
 }
 
@@ -215,6 +215,9 @@ mod tests {
             "eval x 1 a",
             "fcall f 1 a",
             "lmpop 1 a left",
+            "blpop a 0",
+            "blmove a b left left 0",
+            "bzpopmin a 0",
             "function list",
             "script flush",
             "scan 0",

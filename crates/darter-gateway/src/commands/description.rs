@@ -159,6 +159,7 @@ fn categories(command: &Command) -> impl Iterator<Item = &'static str> {
         has("readonly").then_some("read"),
         has("admin").then_some("admin"),
         is_dangerous.then_some("dangerous"),
+        has("blocking").then_some("blocking"),
         Some(if has("fast") { "fast" } else { "slow" }),
     ]
     .into_iter()
@@ -231,18 +232,25 @@ fn list(reply: &mut Reply<'_>, args: &Arguments<'_>) -> Result<(), Fault> {
 /// Returns the flags of a command's key in Redis's words: the kind of access, and its purpose.
 fn key_flags(command: &Command, number: usize) -> &'static [&'static str] {
     use CommandId::{
-        Append, Copy, Del, Exists, Getdel, Hdel, Linsert, Lmove, Lmpop, Lpop, Lpush, Lpushx, Lrem, Lset,
-        Ltrim, Mset, Msetnx, Psetex, Rename, Renamenx, Rpop, Rpoplpush, Rpush, Rpushx, Set, Setex, Setnx,
-        Setrange, Touch, Type, Unlink, Zrem,
+        Append, Blmove, Blmpop, Blpop, Brpop, Brpoplpush, Bzmpop, Bzpopmax, Bzpopmin, Copy, Del, Exists,
+        Getdel, Hdel, Linsert, Lmove, Lmpop, Lpop, Lpush, Lpushx, Lrem, Lset, Ltrim, Mset, Msetnx, Psetex,
+        Rename, Renamenx, Rpop, Rpoplpush, Rpush, Rpushx, Set, Setex, Setnx, Setrange, Touch, Type, Unlink,
+        Zrem,
     };
     match command.id {
         Exists | Touch | Type => &["RO"],
         Copy if number == 0 => &["RO", "access"],
         Del | Unlink => &["RM", "delete"],
-        Getdel | Lmpop | Lpop | Rpop => &["RW", "access", "delete"],
-        Lmove | Rename | Renamenx | Rpoplpush if number == 0 => &["RW", "access", "delete"],
+        Blmpop | Blpop | Brpop | Bzmpop | Bzpopmax | Bzpopmin | Getdel | Lmpop | Lpop | Rpop => {
+            &["RW", "access", "delete"]
+        }
+        Blmove | Brpoplpush | Lmove | Rename | Renamenx | Rpoplpush if number == 0 => {
+            &["RW", "access", "delete"]
+        }
         Hdel | Lrem | Ltrim | Zrem => &["RW", "delete"],
-        Append | Linsert | Lmove | Lpush | Lpushx | Rpoplpush | Rpush | Rpushx => &["RW", "insert"],
+        Append | Blmove | Brpoplpush | Linsert | Lmove | Lpush | Lpushx | Rpoplpush | Rpush | Rpushx => {
+            &["RW", "insert"]
+        }
         Msetnx | Setnx | Renamenx => &["OW", "insert"],
         Copy | Mset | Psetex | Rename | Set | Setex => &["OW", "update"],
         Lset | Setrange => &["RW", "update"],

@@ -256,7 +256,7 @@ pub(super) async fn rpoplpush(call: &mut Call<'_>) -> Result<(), Fault> {
 
 /// Moves an element from the list of the first argument to that of the second. Returns it, or `None`
 /// if there is none.
-async fn move_element(call: &mut Call<'_>, from: End, to: End) -> Result<Option<Vec<u8>>, Fault> {
+pub(super) async fn move_element(call: &mut Call<'_>, from: End, to: End) -> Result<Option<Vec<u8>>, Fault> {
     let (source, destination) = (call.args.get(1), call.args.get(2));
     if source == destination
         && let InPlace::Done(done) = call.keys.edit_in_place(source, &Rotate::new(from, to)).await?

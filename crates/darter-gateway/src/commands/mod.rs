@@ -1,6 +1,7 @@
 //! The commands, with a file for each family, and their dispatch. The list of commands is in
 //! `table.rs`.
 
+mod blocking;
 mod client;
 mod config;
 mod connection;
@@ -83,7 +84,7 @@ pub(super) async fn perform(call: &mut Call<'_>) -> Option<(&'static Command, En
     }
     call.client.is_resp3 = call.reply.is_resp3();
     call.client.info.has_queued(call.client.queue.as_ref().map(|queue| queue.len()));
-    if call.client.replies != Replies::Sent {
+    if call.client.replies != Replies::Sent && !has_to_wait(call.client) {
         let is_heard =
             ending == Ending::Done && command.is_some_and(|command| publishing::is_heard(command.id));
         hush(call, start, is_heard);
@@ -131,7 +132,8 @@ async fn attempt(
     }
     call.client.info.did(command, &call.args, call.client.is_resp3);
     *ending = Ending::Failed;
-    let is_shown = call.shared.monitors.are_there();
+    // A command that waits is shown once.
+    let is_shown = call.shared.monitors.are_there() && call.client.waiter.is_none();
     // The commands that a script calls follow it.
     let is_script = is_shown && command.is("skip_monitor");
     if is_script {
@@ -145,9 +147,38 @@ async fn attempt(
     if is_shown && !is_script {
         monitor::show(call, command, &call.args);
     }
+    if call.shared.waiting.is_any() {
+        wake(call, command);
+    }
     ran?;
     *ending = Ending::Done;
     Ok(())
+}
+
+/// Returns whether the client's command has found no element, and waits for one.
+pub(super) fn has_to_wait(client: &Client) -> bool {
+    client.waiter.as_ref().is_some_and(|waiter| waiter.goes_on)
+}
+
+/// Wakes the clients that wait for elements which a command may have added.
+#[cold]
+fn wake(call: &mut Call<'_>, command: &Command) {
+    use CommandId::{Eval, Evalsha, Exec, Fcall};
+    if has_to_wait(call.client) {
+        return;
+    }
+    let (waiting, peers) = (&call.shared.waiting, &call.shared.peers);
+    if matches!(command.id, Eval | Evalsha | Exec | Fcall) {
+        for key in std::mem::take(&mut call.keys.changed) {
+            waiting.added(&key, peers);
+        }
+    } else if command.is("write") {
+        let keys = command.keys_at(call.args.len());
+        if keys.len() == 0 || command.is("movablekeys") {
+            waiting.added_to_any(peers);
+        }
+        keys.for_each(|at| waiting.added(call.args.get(at), peers));
+    }
 }
 
 /// Returns the command, unless the client may not run it, or not with these arguments.

@@ -305,6 +305,11 @@ async fn execute(call: &mut Call<'_>, queue: &Queue) -> Result<(), Fault> {
 /// Runs a command of a transaction. An error becomes its reply, unless it ends the transaction.
 async fn run_one(id: CommandId, call: &mut Call<'_>) -> Result<(), Fault> {
     let position = call.reply.position();
+    if call.shared.waiting.is_any() {
+        let changed = Command::numbered(id as u32).filter(|command| command.is("write"));
+        let keys = changed.into_iter().flat_map(|command| command.keys_at(call.args.len()));
+        call.keys.changed.extend(keys.map(|at| call.args.get(at).to_vec()));
+    }
     if let Err(fault) = Box::pin(super::run(id, call)).await {
         if ends_transaction(&fault) {
             return Err(fault);

@@ -30,6 +30,7 @@ impl Keyspace {
         for key in held {
             self.hold(key).await?;
         }
+        self.changed.clear();
         session(&mut self.session, &self.store)?.begin_transaction(attempt);
         Ok(())
     }

@@ -54,6 +54,7 @@ use aggregate::{Session, bury, doubt, is_empty};
 use darter::engine::{Engine, KeySpace};
 use darter::{Condition, Counters, IndexError, KEY_BYTES_MAX, PutOutcome, Store};
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The first byte of a record's key, by kind of record. These keys belong to [`KeySpace::Gateway`],
@@ -111,6 +112,9 @@ pub(super) struct Keyspace {
     joins: u64,
     /// The time of the current command, in ms since the Unix epoch.
     pub now: u64,
+    /// The keys that the commands of the transaction in progress may have changed, while clients
+    /// wait for elements.
+    pub changed: BTreeSet<Vec<u8>>,
     /// Whether commands may sleep; if so, the executor must have timers.
     pub may_sleep: bool,
     key: Vec<u8>,
@@ -202,7 +206,18 @@ impl Keyspace {
     /// Creates access to a store's keys for commands that share these locks.
     pub(super) fn new(store: Store, locks: Arc<KeyLocks>) -> Self {
         let (key, old, new) = (Vec::new(), Vec::new(), Vec::new());
-        Self { joins: store.joins(), store, locks, session: None, now: 0, may_sleep: false, key, old, new }
+        Self {
+            joins: store.joins(),
+            store,
+            locks,
+            session: None,
+            now: 0,
+            changed: BTreeSet::new(),
+            may_sleep: false,
+            key,
+            old,
+            new,
+        }
     }
 
     /// Returns whether the session belongs to the store's current membership. A command begins with
@@ -219,6 +234,7 @@ impl Keyspace {
     /// Frees memory that a large command used, and ends a transaction that was abandoned.
     pub(super) fn rest(&mut self) {
         self.roll_back();
+        self.changed.clear();
         for buffer in [&mut self.key, &mut self.old, &mut self.new] {
             if buffer.capacity() > KEPT_BYTES {
                 *buffer = Vec::new();

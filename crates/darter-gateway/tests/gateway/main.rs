@@ -10,6 +10,7 @@ mod aggregates;
 mod at_one_moment;
 #[path = "../../../darter-memnode/tests/support/authority.rs"]
 mod authority;
+mod blocking;
 mod browser;
 mod client_family;
 mod clients;
