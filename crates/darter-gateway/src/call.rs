@@ -13,6 +13,7 @@ use super::queue::{Mode, Queue, Watched};
 use super::reply::Reply;
 use super::request::Arguments;
 use super::state::GatewayState;
+use super::waiting::Waiter;
 use std::sync::Arc;
 
 /// Most bytes of a reply of several elements that waits for earlier replies.
@@ -70,6 +71,8 @@ pub(super) struct Client {
     pub published: Published,
     /// The gateway whose messages arrive on this connection.
     pub sender: Option<Arc<Sender>>,
+    /// The place of the client among those that wait for elements, during a command that waits.
+    pub waiter: Option<Box<Waiter>>,
     /// Whether the request overlaps earlier ones of the client.
     pub ahead: Ahead,
     /// The right to use a thread for scripts, during a command that runs scripts.
@@ -93,6 +96,7 @@ impl Client {
             subscriptions: None,
             published: Published::default(),
             sender: None,
+            waiter: None,
             ahead: Ahead::No,
             #[cfg(feature = "scripts")]
             slot: None,

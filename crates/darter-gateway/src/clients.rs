@@ -85,7 +85,6 @@ pub(super) struct WaitingClient<'c> {
 
 impl WaitingClient<'_> {
     /// Waits until another client ends the command.
-    #[expect(dead_code, reason = "for blocking commands")]
     pub(super) async fn unblocked(&self) -> Unblock {
         let Waiting { state, changed } = &self.info.waiting;
         loop {

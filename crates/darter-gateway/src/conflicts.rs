@@ -150,7 +150,9 @@ fn overlapping(args: &Arguments<'_>, client: &Client) -> Option<&'static Command
         return None;
     }
     let command = Command::named(args.get(0)).filter(|command| command.takes(args.len()))?;
-    let is_of_keys = (command.is("write") || command.is("readonly")) && !command.is("movablekeys");
+    let is_of_keys = (command.is("write") || command.is("readonly"))
+        && !command.is("movablekeys")
+        && !command.is("blocking");
     (is_of_keys && (1..=KEYS_MAX).contains(&command.keys_at(args.len()).len())).then_some(command)
 }
 
@@ -214,6 +216,10 @@ mod tests {
             "flushdb",
             "eval x 1 a",
             "fcall f 1 a",
+            "lmpop 1 a left",
+            "blpop a 0",
+            "blmove a b left left 0",
+            "bzpopmin a 0",
             "function list",
             "script flush",
             "scan 0",

@@ -54,6 +54,7 @@ mod subcommands;
 mod table;
 mod thread;
 mod turns;
+mod waiting;
 mod worker;
 
 pub use darter_telemetry::{HttpPort, PortError, Stop};

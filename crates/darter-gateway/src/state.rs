@@ -14,6 +14,7 @@ use super::pubsub::PubSub;
 use super::request::BULK_BYTES_MAX;
 use super::slow::SlowLog;
 use super::statistics::{Baseline, Counts, Since, Sums, ThreadCounts};
+use super::waiting::Waiting;
 use darter::engine::Engine;
 use darter::{IndexKind, Store};
 use darter_fabric::{Fabric, Provider};
@@ -58,6 +59,8 @@ pub(super) struct GatewayState {
     pub(super) monitors: Arc<Monitors>,
     pub(super) pause: Pause,
     pub(super) notifications: Notifications,
+    /// The clients that wait for elements of keys.
+    pub(super) waiting: Arc<Waiting>,
     pub(super) is_stopping: AtomicBool,
     /// The last failure to reach a memory node, and its time.
     node_failure: Mutex<Option<(String, Instant)>>,
@@ -155,6 +158,7 @@ impl GatewayState {
             counts: Counts::default(),
             since: Instant::now(),
             held_bytes,
+            waiting: Arc::default(),
             is_stopping: AtomicBool::new(false),
             node_failure: Mutex::default(),
         }

@@ -200,6 +200,12 @@ macro_rules! for_each_command {
                     "Returns all values, in the order of the fields", "as HGETALL";
             }
             "sorted-set" {
+                Bzmpop "bzmpop" -5 [write blocking movablekeys] (0 0 0) "7.0.0" => blocking::bzmpop(call).await,
+                    "Removes and returns members of the first sorted set that has any; waits for one; MIN, MAX, COUNT", "as ZPOPMIN and BLPOP";
+                Bzpopmax "bzpopmax" -3 [write noscript fast blocking] (1 -2 1) "5.0.0" => blocking::zpop(call, true).await,
+                    "As BZPOPMIN, with the highest score", "as ZPOPMIN and BLPOP";
+                Bzpopmin "bzpopmin" -3 [write noscript fast blocking] (1 -2 1) "5.0.0" => blocking::zpop(call, false).await,
+                    "Removes and returns the member with the lowest score of the first sorted set that has any; waits for one", "as ZPOPMIN and BLPOP";
                 Zadd "zadd" -4 [write denyoom fast] (1 1 1) "1.2.0" => sorted_sets::zadd(call).await,
                     "Sets the scores of members; NX, XX, GT, LT, CH, INCR",
                     "over Quiver several members at one moment; over DART each separately, in order; while a DEL of its key runs, a change may be seen \
@@ -289,6 +295,56 @@ macro_rules! for_each_command {
                 Geosearchstore "geosearchstore" -8 [write denyoom] (1 2 1) "6.2.0" => boxed(move || geo_search::search(call, geo_search::Form::Store, false)).await,
                     "Stores the members in a circle or a box in a sorted set; STOREDIST and the options of GEOSEARCH",
                     "over Quiver at one moment; over DART the destination appears whole, and members are read one by one";
+            }
+            "list" {
+                Blmove "blmove" 6 [write denyoom noscript blocking] (1 2 1) "6.2.0" => blocking::blmove(call).await,
+                    "As LMOVE; waits for an element", "as LMOVE and BLPOP";
+                Blmpop "blmpop" -5 [write blocking movablekeys] (0 0 0) "7.0.0" => blocking::blmpop(call).await,
+                    "As LMPOP; waits for an element", "as LMPOP and BLPOP";
+                Blpop "blpop" -3 [write noscript blocking] (1 -2 1) "2.0.0" => blocking::pop(call, End::Left).await,
+                    "Removes and returns the first element of the first list that has any; waits for one",
+                    "atomic; the clients of one gateway are served in the order in which they came, and compete with those of other gateways";
+                Brpop "brpop" -3 [write noscript blocking] (1 -2 1) "2.0.0" => blocking::pop(call, End::Right).await,
+                    "As BLPOP, with the last element", "as BLPOP";
+                Brpoplpush "brpoplpush" 4 [write denyoom noscript blocking] (1 2 1) "2.2.0" => blocking::brpoplpush(call).await,
+                    "As RPOPLPUSH; waits for an element", "as LMOVE and BLPOP";
+                Lindex "lindex" 3 [readonly] (1 1 1) "1.0.0" => list_reads::lindex(call).await,
+                    "Returns the element at an index", "as LRANGE; reads from the nearer end, and takes time linear in the distance from it";
+                Linsert "linsert" 5 [write denyoom] (1 1 1) "2.2.0" => lists::linsert(call).await,
+                    "Inserts an element before or after another; BEFORE, AFTER", "atomic; takes time linear in the number of elements before it";
+                Llen "llen" 2 [readonly fast] (1 1 1) "1.0.0" => lists::llen(call).await,
+                    "Returns the number of elements", "over one record atomic; else each end as it was at some time";
+                Lmove "lmove" 5 [write denyoom] (1 2 1) "6.2.0" => lists::lmove(call).await,
+                    "Moves an element from an end of a list to an end of another; LEFT, RIGHT", "at one moment; over DART only within one short list";
+                Lmpop "lmpop" -4 [write movablekeys] (0 0 0) "7.0.0" => lists::lmpop(call).await,
+                    "Removes and returns elements of the first list that has any; LEFT, RIGHT, COUNT", "atomic for the list; the lists are looked at in order";
+                Lpop "lpop" -2 [write fast] (1 1 1) "1.0.0" => lists::pop(call, End::Left).await,
+                    "Removes and returns the first elements", "atomic";
+                Lpos "lpos" -3 [readonly] (1 1 1) "6.0.6" => list_reads::lpos(call).await,
+                    "Returns the indexes of elements that are equal to one; RANK, COUNT, MAXLEN", "as LRANGE";
+                Lpush "lpush" -3 [write denyoom fast] (1 1 1) "1.0.0" => lists::push(call, End::Left, false).await,
+                    "Adds elements before the first one",
+                    "all at one moment; the returned length is that of some time while the command runs; while a DEL of its key runs, the elements may be \
+                     seen before the DEL and again after it";
+                Lpushx "lpushx" -3 [write denyoom fast] (1 1 1) "2.2.0" => lists::push(call, End::Left, true).await,
+                    "As LPUSH, if the list exists", "as LPUSH";
+                Lrange "lrange" 4 [readonly] (1 1 1) "1.0.0" => list_reads::lrange(call).await,
+                    "Returns the elements from one index to another",
+                    "over one record atomic; else each part of about 1 KiB as it was at some time, and elements that exist throughout are returned once";
+                Lrem "lrem" 4 [write] (1 1 1) "1.0.0" => lists::lrem(call).await,
+                    "Removes elements that are equal to one", "atomic; takes time linear in the number of elements";
+                Lset "lset" 4 [write denyoom] (1 1 1) "1.0.0" => lists::lset(call).await,
+                    "Sets the element at an index", "atomic; takes time linear in the distance from the end";
+                Ltrim "ltrim" 4 [write] (1 1 1) "1.0.0" => lists::ltrim(call).await,
+                    "Removes the elements outside of a range", "atomic";
+                Rpop "rpop" -2 [write fast] (1 1 1) "1.0.0" => lists::pop(call, End::Right).await,
+                    "Removes and returns the last elements", "atomic";
+                Rpoplpush "rpoplpush" 3 [write denyoom] (1 2 1) "1.2.0" => lists::rpoplpush(call).await,
+                    "Moves the last element of a list to the front of another", "as LMOVE";
+                Rpush "rpush" -3 [write denyoom fast] (1 1 1) "1.0.0" => lists::push(call, End::Right, false).await,
+                    "Adds elements after the last one", "as LPUSH";
+                Rpushx "rpushx" -3 [write denyoom fast] (1 1 1) "2.2.0" => lists::push(call, End::Right, true).await,
+                    "As RPUSH, if the list exists", "as LPUSH";
             }
             "ordered" {
                 Range "range" -3 [readonly] (0 0 0) "darter 0.1" => ordered::range(call).await,

@@ -102,6 +102,7 @@ fn admit(worker: &Rc<Worker>, socket: TcpStream, info: &Arc<ClientInfo>) {
 async fn account(worker: Rc<Worker>) {
     loop {
         worker.account();
+        worker.shared.waiting.forget(Instant::now());
         tokio::time::sleep(ACCOUNTING_INTERVAL).await;
     }
 }

@@ -169,6 +169,7 @@ fn categories(command: &Command) -> impl Iterator<Item = &'static str> {
         has("readonly").then_some("read"),
         has("admin").then_some("admin"),
         is_dangerous.then_some("dangerous"),
+        has("blocking").then_some("blocking"),
         Some(if has("fast") { "fast" } else { "slow" }),
     ]
     .into_iter()
@@ -272,12 +273,14 @@ fn places(keys: (i64, i64, i64), arguments: usize) -> impl Iterator<Item = usize
     range.step_by(usize::try_from(step).unwrap_or(0).max(1)).filter_map(|place| usize::try_from(place).ok())
 }
 
-/// Returns the keys of a command such as `EVAL`, whose second argument is their number; none if that
-/// is not possible.
-fn keys_of_script(args: &Arguments<'_>) -> (i64, i64, i64) {
-    let possible = 0..=crate::number::signed(args.len()) - 5;
-    let count = crate::number::integer(args.get(4)).filter(|count| possible.contains(count));
-    (3, 2 + count.unwrap_or(0), 1)
+/// Returns the keys of a command such as `EVAL` or `LMPOP`, one of whose arguments is their number;
+/// none if that is not possible.
+fn counted_keys(command: &Command, args: &Arguments<'_>) -> (i64, i64, i64) {
+    let before = if command.id == CommandId::Lmpop { 1 } else { 2 };
+    let possible = 0..=crate::number::signed(args.len()) - 3 - before;
+    let count =
+        crate::number::integer(args.get(2 + before as usize)).filter(|count| possible.contains(count));
+    (before + 1, before + count.unwrap_or(0), 1)
 }
 
 /// `COMMAND GETKEYS command argument…`, `COMMAND GETKEYSANDFLAGS command argument…`.
@@ -298,7 +301,7 @@ async fn write_keys(call: &mut Call<'_>, has_flags: bool) -> Result<(), Fault> {
         if !command.takes(given) {
             return Err(wrong_number());
         }
-        if command.group == "scripting" { keys_of_script(&args) } else { command.keys }
+        if command.flags.contains(&"movablekeys") { counted_keys(command, &args) } else { command.keys }
     };
     if keys.0 == 0 {
         return Err(Fault::said("ERR The command has no key arguments"));

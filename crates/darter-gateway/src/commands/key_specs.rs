@@ -35,32 +35,36 @@ pub(super) struct KeySpec {
 /// Returns the flags of a command's key: the kind of access, and its purpose.
 pub(super) fn key_flags(command: &Command, number: usize) -> &'static [&'static str] {
     use CommandId::{
-        Append, Bitfield, Bitop, Copy, Del, Exists, Expire, Expireat, Geoadd, Georadius, Georadiusbymember,
-        Geosearchstore, Getdel, Hdel, Hexists, Hlen, Hmset, Hset, Hsetnx, Hstrlen, Memory, Mset, Msetnx,
-        Object, Persist, Pexpire, Pexpireat, Pfadd, Pfcount, Pfdebug, Pfmerge, Psetex, Rename, Renamenx,
-        Restore, Set, Setex, Setnx, Setrange, Strlen, Touch, Type, Unlink, Watch, Zadd, Zcard, Zpopmax,
-        Zpopmin, Zrem, Zremrangebylex, Zremrangebyrank, Zremrangebyscore,
+        Append, Bitfield, Bitop, Blmove, Blmpop, Blpop, Brpop, Brpoplpush, Bzmpop, Bzpopmax, Bzpopmin, Copy,
+        Del, Exists, Expire, Expireat, Geoadd, Georadius, Georadiusbymember, Geosearchstore, Getdel, Hdel,
+        Hexists, Hlen, Hmset, Hset, Hsetnx, Hstrlen, Linsert, Llen, Lmove, Lmpop, Lpop, Lpush, Lpushx, Lrem,
+        Lset, Ltrim, Memory, Mset, Msetnx, Object, Persist, Pexpire, Pexpireat, Pfadd, Pfcount, Pfdebug,
+        Pfmerge, Psetex, Rename, Renamenx, Restore, Rpop, Rpoplpush, Rpush, Rpushx, Set, Setex, Setnx,
+        Setrange, Strlen, Touch, Type, Unlink, Watch, Zadd, Zcard, Zpopmax, Zpopmin, Zrem, Zremrangebylex,
+        Zremrangebyrank, Zremrangebyscore,
     };
     match command.id {
-        Exists | Hexists | Hlen | Hstrlen | Memory | Object | Strlen | Touch | Type | Watch | Zcard => {
-            &["RO"]
-        }
+        Exists | Hexists | Hlen | Hstrlen | Llen | Memory | Object | Strlen | Touch | Type | Watch
+        | Zcard => &["RO"],
         Bitop | Geosearchstore | Pfmerge if number > 0 => &["RO", "access"],
         Copy | Georadius | Georadiusbymember if number == 0 => &["RO", "access"],
         Bitfield | Set => &["RW", "access", "update", "variable_flags"],
         Del | Unlink => &["RM", "delete"],
-        Getdel | Zpopmax | Zpopmin => &["RW", "access", "delete"],
-        Rename | Renamenx if number == 0 => &["RW", "access", "delete"],
-        Hdel | Zrem | Zremrangebylex | Zremrangebyrank | Zremrangebyscore => &["RW", "delete"],
-        Append | Hsetnx | Pfadd => &["RW", "insert"],
+        Blmpop | Blpop | Brpop | Bzmpop | Bzpopmax | Bzpopmin | Getdel | Lmpop | Lpop | Rpop | Zpopmax
+        | Zpopmin => &["RW", "access", "delete"],
+        Blmove | Brpoplpush | Lmove | Rename | Renamenx | Rpoplpush if number == 0 => {
+            &["RW", "access", "delete"]
+        }
+        Hdel | Lrem | Ltrim | Zrem | Zremrangebylex | Zremrangebyrank | Zremrangebyscore => &["RW", "delete"],
+        Append | Blmove | Brpoplpush | Hsetnx | Linsert | Lmove | Lpush | Lpushx | Pfadd | Rpoplpush
+        | Rpush | Rpushx => &["RW", "insert"],
         Pfcount | Pfdebug => &["RW", "access"],
         Pfmerge => &["RW", "access", "insert"],
         Msetnx | Setnx | Renamenx => &["OW", "insert"],
         Bitop | Copy | Georadius | Georadiusbymember | Geosearchstore | Mset | Psetex | Rename | Restore
         | Setex => &["OW", "update"],
-        Expire | Expireat | Geoadd | Hmset | Hset | Persist | Pexpire | Pexpireat | Setrange | Zadd => {
-            &["RW", "update"]
-        }
+        Expire | Expireat | Geoadd | Hmset | Hset | Lset | Persist | Pexpire | Pexpireat | Setrange
+        | Zadd => &["RW", "update"],
         _ if command.is("readonly") => &["RO", "access"],
         _ => &["RW", "access", "update"],
     }
@@ -94,18 +98,24 @@ impl KeySpec {
     /// Returns the key specifications of a command.
     pub(super) fn all_of(command: &Command) -> Vec<Self> {
         use CommandId::{
-            Bitop, Copy, Georadius, Georadiusbymember, Geosearchstore, Pfmerge, Rename, Renamenx,
+            Bitop, Blmove, Brpoplpush, Copy, Georadius, Georadiusbymember, Geosearchstore, Lmove, Pfmerge,
+            Rename, Renamenx, Rpoplpush,
         };
         let one = Keys::Range { last: 0, step: 1 };
         let (first, last, step) = command.keys;
         if first == 0 {
             let is_counted = command.is("movablekeys");
-            let counted = || Self::of(command, 0, Begin::At(2), Keys::Counted);
+            let at = match command.id {
+                CommandId::Lmpop => 1,
+                _ => 2,
+            };
+            let counted = || Self::of(command, 0, Begin::At(at), Keys::Counted);
             return is_counted.then(counted).into_iter().collect();
         }
         match command.id {
             // The first key is used in another way than the others.
-            Bitop | Copy | Geosearchstore | Pfmerge | Rename | Renamenx => {
+            Bitop | Blmove | Brpoplpush | Copy | Geosearchstore | Lmove | Pfmerge | Rename | Renamenx
+            | Rpoplpush => {
                 let others = Keys::Range { last: last.min(0), step: 1 };
                 vec![
                     Self::of(command, 0, Begin::At(first), one),

@@ -4,6 +4,7 @@
 mod arguments;
 mod bit_fields;
 mod bits;
+mod blocking;
 mod client;
 mod config;
 mod connection;
@@ -22,11 +23,14 @@ mod hyperloglog;
 mod information;
 mod key_specs;
 mod keys;
-mod lcs;
-mod numbers;
 mod latency;
+mod lcs;
+mod list_edits;
+mod list_reads;
+mod lists;
 mod monitor;
 mod notifying;
+mod numbers;
 mod object;
 mod ordered;
 mod peer;
@@ -50,7 +54,7 @@ pub(super) use scripting::runs_scripts;
 
 use super::call::{Ahead, Call, Client, Replies, cut, shown, wrong_arity};
 use super::fault::Fault;
-use super::keyspace::Kind;
+use super::keyspace::{End, Kind};
 use super::pause;
 use super::pubsub;
 use super::request::Arguments;
@@ -99,7 +103,7 @@ pub(super) async fn perform(call: &mut Call<'_>) -> Option<(&'static Command, En
     }
     call.client.is_resp3 = call.reply.is_resp3();
     call.client.info.has_queued(call.client.queue.as_ref().map(|queue| queue.len()));
-    if call.client.replies != Replies::Sent {
+    if call.client.replies != Replies::Sent && !has_to_wait(call.client) {
         let is_heard =
             ending == Ending::Done && command.is_some_and(|command| publishing::is_heard(command.id));
         hush(call, start, is_heard);
@@ -147,7 +151,8 @@ async fn attempt(
     }
     call.client.info.did(command, &call.args, call.client.is_resp3);
     *ending = Ending::Failed;
-    let is_shown = call.shared.monitors.are_there();
+    // A command that waits is shown once.
+    let is_shown = call.shared.monitors.are_there() && call.client.waiter.is_none();
     // The commands that a script calls follow it.
     let is_script = is_shown && command.is("skip_monitor");
     if is_script {
@@ -161,6 +166,9 @@ async fn attempt(
     if is_shown && !is_script {
         monitor::show(call, command, &call.args);
     }
+    if call.shared.waiting.is_any() {
+        wake(call, command);
+    }
     ran?;
     if let Err(fault) = notifying::report(call, command).await {
         // The command has taken effect.
@@ -168,6 +176,32 @@ async fn attempt(
     }
     *ending = Ending::Done;
     Ok(())
+}
+
+/// Returns whether the client's command has found no element, and waits for one.
+pub(super) fn has_to_wait(client: &Client) -> bool {
+    client.waiter.as_ref().is_some_and(|waiter| waiter.goes_on)
+}
+
+/// Wakes the clients that wait for elements which a command may have added.
+#[cold]
+fn wake(call: &mut Call<'_>, command: &Command) {
+    use CommandId::{Eval, Evalsha, Exec, Fcall};
+    if has_to_wait(call.client) {
+        return;
+    }
+    let (waiting, peers) = (&call.shared.waiting, &call.shared.peers);
+    if matches!(command.id, Eval | Evalsha | Exec | Fcall) {
+        for key in std::mem::take(&mut call.keys.changed) {
+            waiting.added(&key, peers);
+        }
+    } else if command.is("write") {
+        let keys = command.keys_at(call.args.len());
+        if keys.len() == 0 || command.is("movablekeys") {
+            waiting.added_to_any(peers);
+        }
+        keys.for_each(|at| waiting.added(call.args.get(at), peers));
+    }
 }
 
 /// Returns the command, unless the client may not run it, or not with these arguments.

@@ -44,6 +44,9 @@ async fn is_small(keys: &mut Keyspace, kind: Kind, aggregate: &Aggregate) -> Res
 async fn stored(keys: &mut Keyspace, key: &[u8]) -> Result<Option<(&'static str, i64)>, Fault> {
     let Some((record, aggregate)) = keys.source(key).await? else { return Ok(None) };
     let head = Head::parse(&record)?;
+    if head.kind == Kind::List {
+        return Ok(Some(("quicklist", 1)));
+    }
     let Some(aggregate) = aggregate else {
         let value = head.string()?;
         let is_shared = number::integer(value).is_some_and(|number| (0..SHARED_INTEGERS).contains(&number));

@@ -41,6 +41,10 @@ pub(super) async fn tell(call: &mut Call<'_>) -> Result<(), Fault> {
     match MessageKind::named(call.args.get(1)) {
         Some(MessageKind::Publish) => publishing::deliver(call.shared, false, channel, payload).await,
         Some(MessageKind::ShardPublish) => publishing::deliver(call.shared, true, channel, payload).await,
+        Some(MessageKind::Wait) => {
+            call.shared.waiting.others_wait(channel, std::time::Instant::now(), &call.shared.peers);
+        }
+        Some(MessageKind::Added) => call.shared.waiting.wake(channel),
         // A later version has sent it.
         None => {}
     }

@@ -224,6 +224,25 @@ pub(super) enum Body {
     Abandoned,
 }
 
+/// Runs a part of a command in the transaction in progress, or in its own one.
+///
+/// # Errors
+/// Those of `body`, as for [`atomically`], and one if the index has no transactions.
+pub(super) async fn within(
+    call: &mut Call<'_>,
+    mut body: impl AsyncFnMut(&mut Call<'_>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    if call.keys.is_in_transaction() {
+        return body(call).await;
+    }
+    supported(call, "a change of a list that takes several records")?;
+    atomically(call, BTreeSet::new(), async |call| {
+        body(call).await?;
+        Ok(Body::Done)
+    })
+    .await
+}
+
 /// Runs commands in a transaction of the index, again after each conflict with another client.
 /// `held` are keys all of whose elements are read.
 ///
@@ -264,7 +283,11 @@ async fn once(
     body: &mut impl AsyncFnMut(&mut Call<'_>) -> Result<Body, Fault>,
 ) -> Result<bool, Fault> {
     call.keys.begin(attempt, held).await?;
-    match body(call).await? {
+    let done = body(call).await;
+    if call.keys.is_torn() {
+        return Ok(false);
+    }
+    match done? {
         Body::Done => call.keys.commit().await,
         Body::Abandoned => {
             call.client.published.take();
@@ -288,6 +311,10 @@ async fn execute(call: &mut Call<'_>, queue: &Queue) -> Result<(), Fault> {
 /// Runs a command of a transaction. An error becomes its reply, unless it ends the transaction.
 async fn run_one(command: &Command, call: &mut Call<'_>) -> Result<(), Fault> {
     let position = call.reply.position();
+    if command.is("write") && call.shared.waiting.is_any() {
+        let keys = command.keys_at(call.args.len());
+        call.keys.changed.extend(keys.map(|at| call.args.get(at).to_vec()));
+    }
     let ran = Box::pin(super::run(command.id, call)).await;
     if ran.is_ok() {
         notifying::report(call, command).await?;

@@ -49,11 +49,22 @@ pub(super) struct Session {
     pub(super) ended: Vec<Aggregate>,
     /// The keys of which it has read all elements, though their heads were not in doubt.
     pub(super) unheld: BTreeSet<Vec<u8>>,
+    /// Whether it has read records that never existed together, and must be run again.
+    pub(super) is_torn: bool,
+    /// The places of the chunks of lists that it has read.
+    pub(super) chunks: BTreeSet<Vec<u8>>,
 }
 
 impl Session {
     pub(super) fn new(worker: Worker) -> Self {
-        Self { worker, events: None, ended: Vec::new(), unheld: BTreeSet::new() }
+        Self {
+            worker,
+            events: None,
+            ended: Vec::new(),
+            unheld: BTreeSet::new(),
+            is_torn: false,
+            chunks: BTreeSet::new(),
+        }
     }
 
     /// Stores a record, or removes it, whatever it was before. A transaction in progress does not
@@ -66,6 +77,34 @@ impl Session {
         match record {
             Some(record) => drop(self.put(at, record).await?),
             None => drop(self.discard(at).await?),
+        }
+        Ok(())
+    }
+
+    /// Must be called when a chunk of a list was read.
+    pub(super) fn has_read_chunk(&mut self, place: Vec<u8>) {
+        if self.is_in_transaction() {
+            self.chunks.insert(place);
+        }
+    }
+
+    /// Removes, in the transaction in progress, the chunks that it has read of lists that it ends. So
+    /// no other client changes such a chunk after the commit.
+    pub(super) async fn end_chunks(&mut self) -> Result<(), Fault> {
+        let (mut head, mut list) = (Vec::new(), None::<(Aggregate, bool)>);
+        for at in std::mem::take(&mut self.chunks) {
+            let Some(of) = Aggregate::of_place(Family::ListChunk, &at) else { continue };
+            let is_current = match &list {
+                Some((list, is_current)) if *list == of => *is_current,
+                _ => {
+                    place(&mut head, Family::Key, of.key());
+                    self.get_with(&head, |record| of.is_of(record)).await? == Some(true)
+                }
+            };
+            if !is_current {
+                self.store(&at, None).await?;
+            }
+            list = Some((of, is_current));
         }
         Ok(())
     }
@@ -102,10 +141,12 @@ impl DerefMut for Session {
     }
 }
 
-/// Returns the elements of a key whose head is not in doubt; `None` for a string.
+/// Returns the elements of a key whose head is not in doubt; `None` for a string. A list needs no
+/// doubt: each element that is added changes a chunk or the head.
 pub(super) fn without_doubt(key: &[u8], record: &[u8]) -> Result<Option<Aggregate>, Fault> {
     let head = Head::parse(record)?;
-    Ok(Aggregate::of(key, &head).filter(|_| head.doubted_since().is_none()))
+    let is_certain = head.kind != Kind::List && head.doubted_since().is_none();
+    Ok(Aggregate::of(key, &head).filter(|_| is_certain))
 }
 
 /// A generation of a key's elements.
@@ -124,6 +165,7 @@ impl Kind {
             Self::String => &[],
             Self::Hash => &[Family::Field],
             Self::SortedSet => &[Family::Member, Family::Score],
+            Self::List => &[Family::ListChunk],
         }
     }
 }
@@ -135,15 +177,16 @@ impl Aggregate {
         Self { kind, stem: [&bytes.to_be_bytes()[..], key, &generation].concat() }
     }
 
-    /// Returns the aggregate that a key's head refers to; `None` for a string.
+    /// Returns the aggregate that a key's head refers to; `None` if the head has the whole value.
     pub(super) fn of(key: &[u8], head: &Head<'_>) -> Option<Self> {
         Some(Self::new(head.kind, key, head.generation()?))
     }
 
     /// Returns the aggregate that an element belongs to, from the element's place alone.
     pub(super) fn of_place(family: Family, place: &[u8]) -> Option<Self> {
-        let kind =
-            [Kind::Hash, Kind::SortedSet].into_iter().find(|kind| kind.families().contains(&family))?;
+        let kind = [Kind::Hash, Kind::SortedSet, Kind::List]
+            .into_iter()
+            .find(|kind| kind.families().contains(&family))?;
         let (bytes, rest) = place.get(1..)?.split_first_chunk::<2>()?;
         let stem = 2 + usize::from(u16::from_be_bytes(*bytes)) + size_of::<Generation>();
         (rest.len() + 2 >= stem).then(|| Self { kind, stem: place[1..=stem].to_vec() })
@@ -213,8 +256,11 @@ impl Aggregate {
     }
 }
 
-/// Returns whether there are no elements.
+/// Returns whether there are no elements. A list whose head exists has elements.
 pub(super) async fn is_empty(session: &mut Session, aggregate: &Aggregate) -> Result<bool, Fault> {
+    if aggregate.kind == Kind::List {
+        return Ok(false);
+    }
     let Some(&family) = aggregate.kind.families().first() else { return Ok(false) };
     let is_empty = session.scan_with(&aggregate.range(family), 1, |_, _| {}).await? == 0;
     if is_empty {

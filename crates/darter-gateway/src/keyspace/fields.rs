@@ -19,7 +19,11 @@ pub(crate) struct Elements {
 impl Aggregate {
     /// Returns the family that is in name order.
     pub(super) fn names(&self) -> Family {
-        if self.kind() == Kind::Hash { Family::Field } else { Family::Member }
+        match self.kind() {
+            Kind::Hash => Family::Field,
+            Kind::List => Family::ListChunk,
+            Kind::String | Kind::SortedSet => Family::Member,
+        }
     }
 
     /// Returns all elements, ascending.
@@ -81,11 +85,19 @@ impl Keyspace {
         let mut chunk = Chunk::default();
         let Elements { aggregate, range } = elements;
         session(&mut self.session, &self.store)?.has_read_all(aggregate)?;
+        let is_list = aggregate.kind() == Kind::List;
         while count > 0 {
+            let mut of_list = Vec::new();
             let walked = self.next_chunk(range, &mut chunk, &mut count, |place, record| {
                 visit(aggregate.element(place), record);
+                if is_list {
+                    of_list.push(place.to_vec());
+                }
             });
-            if walked.await? == Walked::Through {
+            let walked = walked.await?;
+            let session = session(&mut self.session, &self.store)?;
+            of_list.into_iter().for_each(|place| session.has_read_chunk(place));
+            if walked == Walked::Through {
                 return Ok(Walked::Through);
             }
             if count > 0 {

@@ -11,7 +11,7 @@
 //!
 //! The fields of a hash and the members of a sorted set are separate records (`aggregate.rs`,
 //! `fields.rs`, `members.rs`), each as atomic as a head. A head without elements also counts as
-//! absent.
+//! absent. The elements of a list lie in its head, or in chunks (`lists`).
 
 mod aggregate;
 mod atomically;
@@ -28,6 +28,7 @@ mod key_event;
 mod key_locks;
 #[cfg(feature = "scripts")]
 mod libraries;
+mod lists;
 mod members;
 mod order;
 mod retries;
@@ -45,6 +46,7 @@ pub(super) use gateways::GatewayRecord;
 pub(super) use head::{Head, Kind};
 pub(super) use key_event::KeyEvent;
 pub(super) use key_locks::KeyLocks;
+pub(super) use lists::{Edit, Edited, Elements as ListElements, End, InPlace, part};
 pub(super) use members::{Member, Ranks, Rescored, score_of_record};
 pub(super) use retries::Retries;
 pub(super) use sweep::FORGOTTEN_MS;
@@ -57,6 +59,7 @@ use aggregate::{Session, bury, doubt, is_empty};
 use darter::engine::{Engine, KeySpace};
 use darter::{Condition, Counters, IndexError, KEY_BYTES_MAX, PutOutcome, Store};
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The first byte of a record's key, by kind of record. These keys belong to [`KeySpace::Gateway`],
@@ -73,6 +76,8 @@ pub(super) enum Family {
     Gateway = b'g' as isize,
     /// Heads.
     Key = b'k' as isize,
+    /// Chunks of lists.
+    ListChunk = b'e' as isize,
     /// Libraries of functions.
     #[cfg_attr(not(feature = "scripts"), expect(dead_code, reason = "scripts use it"))]
     Library = b'l' as isize,
@@ -112,6 +117,9 @@ pub(super) struct Keyspace {
     joins: u64,
     /// The time of the current command, in ms since the Unix epoch.
     pub now: u64,
+    /// The keys that the commands of the transaction in progress may have changed, while clients
+    /// wait for elements.
+    pub changed: BTreeSet<Vec<u8>>,
     /// Whether commands may sleep; if so, the executor must have timers.
     pub may_sleep: bool,
     key: Vec<u8>,
@@ -206,7 +214,18 @@ impl Keyspace {
     /// Creates access to a store's keys for commands that share these locks.
     pub(super) fn new(store: Store, locks: Arc<KeyLocks>) -> Self {
         let (key, old, new) = (Vec::new(), Vec::new(), Vec::new());
-        Self { joins: store.joins(), store, locks, session: None, now: 0, may_sleep: false, key, old, new }
+        Self {
+            joins: store.joins(),
+            store,
+            locks,
+            session: None,
+            now: 0,
+            changed: BTreeSet::new(),
+            may_sleep: false,
+            key,
+            old,
+            new,
+        }
     }
 
     /// Returns whether the session belongs to the store's current membership. A command begins with
@@ -223,6 +242,7 @@ impl Keyspace {
     /// Frees memory that a large command used, and ends a transaction that was abandoned.
     pub(super) fn rest(&mut self) {
         self.roll_back();
+        self.changed.clear();
         for buffer in [&mut self.key, &mut self.old, &mut self.new] {
             if buffer.capacity() > KEPT_BYTES {
                 *buffer = Vec::new();
@@ -262,7 +282,7 @@ impl Keyspace {
         let found = session.get_with(&self.key, |record| {
             let head = Head::parse(record)?;
             is_over = !head.lives(now);
-            if !is_over && head.kind != Kind::String {
+            if !is_over && head.generation().is_some() {
                 aggregate = Aggregate::of(key, &head);
                 old.clear();
                 old.extend_from_slice(record);
@@ -306,7 +326,7 @@ impl Keyspace {
             let modified = session.update(&at, |record| {
                 changed = None;
                 let head = match record.map(Head::parse).transpose() {
-                    Ok(Some(head)) if head.kind != Kind::String => {
+                    Ok(Some(head)) if head.generation().is_some() => {
                         // The head alone does not show whether there are elements.
                         old.clear();
                         old.extend_from_slice(record.unwrap_or_default());

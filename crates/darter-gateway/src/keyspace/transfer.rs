@@ -79,7 +79,11 @@ impl Keyspace {
     /// The store's errors.
     pub(crate) async fn has_elements(&mut self, key: &[u8], count: usize) -> Result<bool, Fault> {
         let Some(record) = self.head_record(key).await? else { return Ok(false) };
-        let Some(aggregate) = Aggregate::of(key, &Head::parse(&record)?) else { return Ok(false) };
+        let aggregate = Aggregate::of(key, &Head::parse(&record)?);
+        // A list is only copied in a transaction.
+        let Some(aggregate) = aggregate.filter(|aggregate| aggregate.kind() != Kind::List) else {
+            return Ok(false);
+        };
         Ok(self.walk_elements(&mut aggregate.elements(), count, |_, _| {}).await? == Walked::Paused)
     }
 
@@ -98,10 +102,14 @@ impl Keyspace {
             head.rewrite(&mut record, head.expiry);
             return Ok(Some(Copied { record, aggregate: None }));
         };
+        if head.kind == Kind::List && !self.is_in_transaction() {
+            return Err(Fault::said(
+                "ERR the list is too large to be copied or renamed in one transaction; nothing has changed",
+            ));
+        }
         let generation = darter_fabric::random_word().to_le_bytes();
         let copy = Aggregate::new(head.kind, to, generation);
-        Head::begin(&mut record, head.kind, head.expiry);
-        record.extend_from_slice(&generation);
+        head.with_generation(&mut record, generation);
         let copied = Copied { record, aggregate: Some(copy.clone()) };
         let head = must_last.then_some(source);
         match self.copy_elements(elements, &copy, head).await {
@@ -240,7 +248,8 @@ impl Keyspace {
             }
             let mut at = Vec::new();
             place(&mut at, Family::Key, from);
-            if let Some(elements) = &elements {
+            // A list is read in the transaction that removes it.
+            if let Some(elements) = elements.as_ref().filter(|elements| elements.kind() != Kind::List) {
                 self.wait_while_held(&at, &record).await?;
                 let session = session(&mut self.session, &self.store)?;
                 let marked = mark(session, elements, &record, self.now, 1 << copies).await?;

@@ -63,16 +63,22 @@ pub(super) enum MessageKind {
     Publish,
     /// A client has published to a sharded channel.
     ShardPublish,
+    /// A client waits for elements of a key.
+    Wait,
+    /// Elements may have been added to a key for which clients wait.
+    Added,
 }
 
 impl MessageKind {
-    const ALL: [Self; 2] = [Self::Publish, Self::ShardPublish];
+    const ALL: [Self; 4] = [Self::Publish, Self::ShardPublish, Self::Wait, Self::Added];
 
     /// Returns the name in requests.
     fn name(self) -> &'static str {
         match self {
             Self::Publish => "publish",
             Self::ShardPublish => "spublish",
+            Self::Wait => "wait",
+            Self::Added => "added",
         }
     }
 

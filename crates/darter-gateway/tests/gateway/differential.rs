@@ -3,7 +3,7 @@
 //! `DARTER_DIFFERENTIAL=SEED:REQUESTS` runs longer, from another seed.
 
 use crate::door::{Client, Door, Redis, Reply, index};
-use crate::sentences::{AGGREGATES, SENTENCES, sentence_of};
+use crate::sentences::{AGGREGATES, LISTS, SENTENCES, sentence_of};
 use darter::IndexKind;
 use darter::engine::Engine;
 use rand::{RngExt, SeedableRng};
@@ -90,6 +90,13 @@ fn requests_by_chance_have_redis_replies() {
 #[test]
 fn requests_by_chance_of_hashes_and_sorted_sets_have_redis_replies() {
     compare_by_chance(|dice| sentence_of(dice, AGGREGATES));
+}
+
+#[test]
+fn requests_by_chance_of_lists_have_redis_replies() {
+    if index() != IndexKind::Dart {
+        compare_by_chance(|dice| sentence_of(dice, LISTS));
+    }
 }
 
 /// Compares the replies to random requests that `sentence` makes.
@@ -336,6 +343,86 @@ fn wrong_words_have_redis_replies() {
         "zremrangebyscore k 0 x",
         "zremrangebylex k 0 x",
         "zrank k m withscore",
+        "lpush k",
+        "lpush h a",
+        "rpush q a b c",
+        "get q",
+        "lpop q x",
+        "lpop q -1",
+        "lpop q 0",
+        "lpop none 0",
+        "lpop none x",
+        "lpop h 0",
+        "lpop q 1 2",
+        "rpop q 9223372036854775808",
+        "lrange q x 1",
+        "lrange q 0 x",
+        "lrange h 0 1",
+        "lindex q x",
+        "lindex none x",
+        "lindex h x",
+        "lset q x v",
+        "lset none x v",
+        "lset none 0 v",
+        "lset q 9 v",
+        "lset q -9 v",
+        "lset h 0 v",
+        "lset q -9223372036854775808 v",
+        "ltrim q x 0",
+        "ltrim q 0 x",
+        "ltrim h 0 1",
+        "lrem q x a",
+        "lrem h 0 a",
+        "lrem q -9223372036854775808 none",
+        "linsert q near a b",
+        "linsert none before a b",
+        "linsert q before none b",
+        "linsert h before a b",
+        "lpos q a rank 0",
+        "lpos q a rank x",
+        "lpos q a rank -9223372036854775808",
+        "lpos q a rank -9223372036854775807",
+        "lpos q a rank 9223372036854775807",
+        "lpos q a count -1",
+        "lpos q a count x",
+        "lpos q a maxlen -1",
+        "lpos q a maxlen x",
+        "lpos q a maxlen",
+        "lpos q a foo 1",
+        "lpos q a count 0 rank -1 maxlen 2",
+        "lpos none a count 0",
+        "lpos none a",
+        "lpos none a rank 0",
+        "lpos h a",
+        "lmove q q up left",
+        "lmove q h left left",
+        "lmove h q left left",
+        "lmove none h left left",
+        "rpoplpush none h",
+        "rpoplpush q h",
+        "lmpop 0 q left",
+        "lmpop x q left",
+        "lmpop 1 q",
+        "lmpop 2 q left",
+        "lmpop 1 q up",
+        "lmpop 1 q left count",
+        "lmpop 1 q left count 0",
+        "lmpop 1 q left count x",
+        "lmpop 1 q left count 1 count 1",
+        "lmpop 1 q left foo 1",
+        "lmpop -1 q left",
+        "lmpop 2 none h left",
+        "lmpop 9223372036854775807 q left",
+        "llen h",
+        "object encoding q",
+        "command getkeys lmpop 2 a b left",
+        "command getkeys lmove a b left left",
+        "command getkeysandflags lmpop 1 a left",
+        "command getkeysandflags lmove a b left left",
+        "command getkeysandflags rpush a b",
+        "command getkeysandflags ltrim a 0 1",
+        "command getkeysandflags lset a 0 1",
+        "command getkeysandflags lrange a 0 1",
         "hello",
         "dbsize x",
         "randomkey x",

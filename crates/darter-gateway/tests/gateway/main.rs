@@ -11,6 +11,7 @@ mod at_one_moment;
 #[path = "../../../darter-memnode/tests/support/authority.rs"]
 mod authority;
 mod bitmaps;
+mod blocking;
 mod browser;
 mod client_family;
 mod clients;
@@ -22,6 +23,7 @@ mod dump;
 mod geo;
 mod hostile;
 mod limits;
+mod lists;
 mod notifications;
 mod overlapping;
 mod page;
