@@ -145,7 +145,7 @@ fn overlapping(args: &Arguments<'_>, client: &Client) -> Option<&'static Command
         return None;
     }
     let command = Command::named(args.get(0)).filter(|command| command.takes(args.len()))?;
-    let is_of_keys = command.is("write") || command.is("readonly");
+    let is_of_keys = (command.is("write") || command.is("readonly")) && !command.is("movablekeys");
     (is_of_keys && (1..=KEYS_MAX).contains(&command.keys_at(args.len()).len())).then_some(command)
 }
 
@@ -221,6 +221,11 @@ mod tests {
             "config get x",
             "object encoding a",
             "memory usage a",
+            "zunionstore a 1 b",
+            "zinter 1 a",
+            "sintercard 1 a",
+            "zmpop 1 a min",
+            "sort a",
             "nosuch a",
             "get",
             "get a b",

@@ -20,6 +20,8 @@ pub enum Collection {
     Hash,
     /// A sorted set.
     SortedSet,
+    /// A set.
+    Set,
 }
 
 impl Collection {
@@ -29,6 +31,7 @@ impl Collection {
         match self {
             Self::Hash => Kind::Hash.name(),
             Self::SortedSet => Kind::SortedSet.name(),
+            Self::Set => Kind::Set.name(),
         }
     }
 
@@ -38,6 +41,7 @@ impl Collection {
         match self {
             Self::Hash => "HGETALL",
             Self::SortedSet => "ZRANGE",
+            Self::Set => "SMEMBERS",
         }
     }
 }
@@ -57,6 +61,7 @@ impl RedisValue {
             Kind::String => Self::String(head.string()?.to_vec()),
             Kind::Hash => Self::Elements(Collection::Hash),
             Kind::SortedSet => Self::Elements(Collection::SortedSet),
+            Kind::Set => Self::Elements(Collection::Set),
         })
     }
 

@@ -27,6 +27,7 @@ pub mod json;
 mod keyspace;
 #[cfg(feature = "scripts")]
 mod lua;
+mod named_keys;
 mod number;
 mod options;
 mod pace;

@@ -1,8 +1,10 @@
 //! `COMMAND`: the contents of the command table, in the replies that clients expect.
 
+use super::sort;
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::fault::{Fault, SYNTAX};
 use crate::glob::Glob;
+use crate::named_keys;
 use crate::reply::Reply;
 use crate::request::Arguments;
 use crate::subcommands::{SUBCOMMANDS, Subcommand};
@@ -143,18 +145,22 @@ impl Described {
 
 /// Returns the access categories of a command, in Redis's words.
 fn categories(command: &Command) -> impl Iterator<Item = &'static str> {
-    use CommandId::{Flushall, Flushdb, Info, Keys};
+    use CommandId::{Flushall, Flushdb, Info, Keys, Sort, SortRo};
     let has = |flag: &str| command.flags.contains(&flag);
+    let is_sort = matches!(command.id, Sort | SortRo);
     let group = match command.group {
+        _ if is_sort => Some("set"),
         "generic" | "ordered" => Some("keyspace"),
         "sorted-set" => Some("sortedset"),
         "transactions" => Some("transaction"),
         "server" => None,
         group => Some(group),
     };
-    let is_dangerous = has("admin") || matches!(command.id, Flushall | Flushdb | Info | Keys);
+    let is_dangerous = is_sort || has("admin") || matches!(command.id, Flushall | Flushdb | Info | Keys);
     [
         group,
+        is_sort.then_some("sortedset"),
+        is_sort.then_some("list"),
         has("write").then_some("write"),
         has("readonly").then_some("read"),
         has("admin").then_some("admin"),
@@ -231,19 +237,27 @@ fn list(reply: &mut Reply<'_>, args: &Arguments<'_>) -> Result<(), Fault> {
 /// Returns the flags of a command's key in Redis's words: the kind of access, and its purpose.
 fn key_flags(command: &Command, number: usize) -> &'static [&'static str] {
     use CommandId::{
-        Append, Copy, Del, Exists, Getdel, Hdel, Mset, Msetnx, Psetex, Rename, Renamenx, Set, Setex, Setnx,
-        Setrange, Touch, Type, Unlink, Zrem,
+        Append, Copy, Del, Exists, Getdel, Hdel, Mset, Msetnx, Psetex, Rename, Renamenx, Sadd, Scard,
+        Sdiffstore, Set, Setex, Setnx, Setrange, Sinterstore, Sismember, Smove, Sort, Spop, Srem,
+        Sunionstore, Touch, Type, Unlink, Zdiffstore, Zinterstore, Zmpop, Zrangestore, Zrem, Zunionstore,
     };
     match command.id {
-        Exists | Touch | Type => &["RO"],
-        Copy if number == 0 => &["RO", "access"],
+        Exists | Scard | Sismember | Touch | Type => &["RO"],
+        Copy | Sort if number == 0 => &["RO", "access"],
         Del | Unlink => &["RM", "delete"],
-        Getdel => &["RW", "access", "delete"],
-        Rename | Renamenx if number == 0 => &["RW", "access", "delete"],
-        Hdel | Zrem => &["RW", "delete"],
-        Append => &["RW", "insert"],
+        Getdel | Spop | Zmpop => &["RW", "access", "delete"],
+        Rename | Renamenx | Smove if number == 0 => &["RW", "access", "delete"],
+        Hdel | Srem | Zrem => &["RW", "delete"],
+        Append | Sadd | Smove => &["RW", "insert"],
         Msetnx | Setnx | Renamenx => &["OW", "insert"],
-        Copy | Mset | Psetex | Rename | Set | Setex => &["OW", "update"],
+        Sinterstore if number == 0 => &["RW", "update"],
+        Sdiffstore | Sinterstore | Sunionstore | Zdiffstore | Zinterstore | Zrangestore | Zunionstore
+            if number > 0 =>
+        {
+            &["RO", "access"]
+        }
+        Copy | Mset | Psetex | Rename | Sdiffstore | Set | Setex | Sort | Sunionstore | Zdiffstore
+        | Zinterstore | Zrangestore | Zunionstore => &["OW", "update"],
         Setrange => &["RW", "update"],
         _ if command.flags.contains(&"readonly") => &["RO", "access"],
         _ => &["RW", "access", "update"],
@@ -258,12 +272,14 @@ fn places(keys: (i64, i64, i64), arguments: usize) -> impl Iterator<Item = usize
     range.step_by(usize::try_from(step).unwrap_or(0).max(1)).filter_map(|place| usize::try_from(place).ok())
 }
 
-/// Returns the keys of a command such as `EVAL`, whose second argument is their number; none if that
-/// is not possible.
-fn keys_of_script(args: &Arguments<'_>) -> (i64, i64, i64) {
-    let possible = 0..=crate::number::signed(args.len()) - 5;
-    let count = crate::number::integer(args.get(4)).filter(|count| possible.contains(count));
-    (3, 2 + count.unwrap_or(0), 1)
+/// Returns the positions of the keys of a command that follows two arguments.
+fn keys_at(command: &Command, keys: (i64, i64, i64), args: &Arguments<'_>) -> Vec<usize> {
+    let own = places(keys, args.len() - 2);
+    if !command.is("movablekeys") {
+        return own.collect();
+    }
+    let destination = (command.id == CommandId::Sort).then(|| sort::destination(args, 2)).flatten();
+    own.chain(named_keys::sources(command.id, args, 2)).chain(destination).collect()
 }
 
 /// `COMMAND GETKEYS command argument…`, `COMMAND GETKEYSANDFLAGS command argument…`.
@@ -284,13 +300,14 @@ async fn write_keys(call: &mut Call<'_>, has_flags: bool) -> Result<(), Fault> {
         if !command.takes(given) {
             return Err(wrong_number());
         }
-        if command.flags.contains(&"movablekeys") { keys_of_script(&args) } else { command.keys }
+        command.keys
     };
-    if keys.0 == 0 {
+    if keys.0 == 0 && !command.is("movablekeys") {
         return Err(Fault::said("ERR The command has no key arguments"));
     }
-    call.reply.array(places(keys, given).count());
-    for (number, place) in places(keys, given).enumerate() {
+    let keys = keys_at(command, keys, &args);
+    call.reply.array(keys.len());
+    for (number, place) in keys.into_iter().enumerate() {
         call.limit()?;
         turns::worked().await;
         let reply = &mut call.reply;

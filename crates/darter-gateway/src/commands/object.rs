@@ -2,11 +2,13 @@
 
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
-use crate::keyspace::Kind;
+use crate::keyspace::{Kind, Walked};
 use crate::number;
 
 /// Length in bytes of the longest string that Redis stores next to its header.
 const EMBEDDED_BYTES_MAX: usize = 44;
+/// Most members of a set of integers that Redis stores as one array.
+const INTEGERS_MAX: usize = 512;
 
 /// Returns the name that Redis gives the encoding of a string.
 fn encoding_of(value: &[u8]) -> &'static str {
@@ -15,6 +17,17 @@ fn encoding_of(value: &[u8]) -> &'static str {
         ..=EMBEDDED_BYTES_MAX => "embstr",
         _ => "raw",
     }
+}
+
+/// Returns the name that Redis gives the encoding of a set that has only ever had its members.
+async fn encoding_of_set(call: &mut Call<'_>, key: &[u8]) -> Result<&'static str, Fault> {
+    let Some(set) = call.keys.find(key, Kind::Set).await? else { return Ok("hashtable") };
+    let (mut members, mut are_integers) = (set.elements(), true);
+    let walk = call.keys.walk_elements(&mut members, INTEGERS_MAX + 1, |name, _| {
+        are_integers &= number::integer(name).is_some();
+    });
+    let is_short = walk.await? == Walked::Through;
+    Ok(if is_short && are_integers { "intset" } else { "hashtable" })
 }
 
 /// `OBJECT` and its subcommands. Hashes and sorted sets have the encodings that Redis uses for
@@ -38,14 +51,19 @@ pub(super) async fn object(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     let encoding = call.keys.look(args.get(2), |head| {
         head.map(|head| match head.kind {
-            Kind::String => encoding_of(head.string().unwrap_or_default()),
-            Kind::Hash => "hashtable",
-            Kind::SortedSet => "skiplist",
+            Kind::String => Some(encoding_of(head.string().unwrap_or_default())),
+            Kind::Hash => Some("hashtable"),
+            Kind::SortedSet => Some("skiplist"),
+            Kind::Set => None,
         })
     });
-    let Some(encoding) = encoding.await? else {
-        call.reply.null();
-        return Ok(());
+    let encoding = match encoding.await? {
+        Some(Some(encoding)) => encoding,
+        Some(None) => encoding_of_set(call, args.get(2)).await?,
+        None => {
+            call.reply.null();
+            return Ok(());
+        }
     };
     match &subcommand[..] {
         b"encoding" => call.reply.bulk(encoding.as_bytes()),

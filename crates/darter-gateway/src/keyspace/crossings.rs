@@ -288,7 +288,7 @@ fn an_acknowledged_field_stays_when_its_head_is_removed() {
 /// Stops a command after each of its round trips, runs another command to its end, and then
 /// finishes the first; each time on its own key, which `prepare` sets up.
 #[allow(clippy::needless_pass_by_value)] // closures are written where they are passed
-fn interrupt<A, B>(
+pub(super) fn interrupt<A, B>(
     prepare: impl AsyncFn(&mut Keyspace, &[u8]),
     one: impl AsyncFn(&mut Keyspace, &[u8]) -> A,
     other: impl AsyncFn(&mut Keyspace, &[u8]) -> B,

@@ -2,7 +2,7 @@
 //! dead processes (`sweep.rs`), and counts the keys.
 
 use super::sweep::{self, FORGOTTEN_MS, LOOKS, SweepProgress};
-use super::{Family, Head, Keyspace, Kind, cursors, remove_if_over, session, transfer};
+use super::{Family, Head, Keyspace, cursors, remove_if_over, session, transfer};
 use crate::fault::Fault;
 use crate::turns;
 use darter::ScanRange;
@@ -174,7 +174,7 @@ impl Expiry {
             counted.keys += 1;
             counted.expiring += u64::from(end.is_some());
             counted.first_end = counted.first_end.into_iter().chain(end).min();
-            if family == Family::Key && Head::parse(record).is_ok_and(|head| head.kind != Kind::String) {
+            if family == Family::Key && Head::parse(record).is_ok_and(|head| head.generation().is_some()) {
                 holders.push((place.to_vec(), record.to_vec()));
             }
         });
