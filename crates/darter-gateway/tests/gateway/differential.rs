@@ -45,7 +45,9 @@ pub fn agree(words: &[Vec<u8>], redis: &Reply, ours: &Reply) -> bool {
             text == "ERR One or more scores can't be converted into double"
         }
         // The keys that give the order are compared, but not elements with equal keys.
-        (Reply::Array(a), Reply::Array(b)) if is(words, &["sort"]) && has_ties(words) => a.len() == b.len(),
+        (Reply::Array(a), Reply::Array(b)) if is(words, &["sort"]) && has_ties(words, a) => {
+            a.len() == b.len()
+        }
         (Reply::Array(a), Reply::Array(b)) if is(words, &["sscan"]) => {
             a[0] != b[0] || parts(&a[1], 1) == parts(&b[1], 1)
         }
@@ -79,21 +81,24 @@ pub fn agree(words: &[Vec<u8>], redis: &Reply, ours: &Reply) -> bool {
 /// Commands whose replies have no order.
 const UNORDERED: &[&str] = &["smembers", "sinter", "sunion", "sdiff", "spop", "srandmember"];
 
-/// Returns whether a request, which has lost or got a word, draws some members of a set.
+/// Returns whether a request, which has lost or got a word, draws some elements.
 fn is_random(words: &[Vec<u8>]) -> bool {
     let count = words.get(2).map(|word| String::from_utf8_lossy(word).parse::<i64>());
     let draws_some = match count {
         None => words.len() == 2,
         Some(count) => count.is_ok_and(|count| count != 0 && count < 1000),
     };
-    is(words, &["spop", "srandmember", "zrandmember"]) && draws_some
+    is(words, &["spop", "srandmember", "zrandmember", "hrandfield"]) && draws_some
 }
 
-/// Returns whether a `SORT` leaves elements in any order: those of a set that is not sorted, and those
-/// with equal weights.
-fn has_ties(words: &[Vec<u8>]) -> bool {
+/// Returns whether a `SORT` leaves elements in any order: those of a set that is not sorted, those with
+/// equal weights, and those that are equal up to a zero byte, where text ends for Redis.
+fn has_ties(words: &[Vec<u8>], reply: &[Reply]) -> bool {
     let by = words.windows(2).find(|pair| pair[0].eq_ignore_ascii_case(b"by"));
-    by.is_some_and(|by| words.contains(&b"alpha".to_vec()) || !by[1].contains(&b'*'))
+    let is_alphabetic = words.contains(&b"alpha".to_vec());
+    let has_zeros = |reply: &Reply| matches!(reply, Reply::Bulk(bytes) if bytes.contains(&0));
+    by.is_some_and(|by| is_alphabetic || !by[1].contains(&b'*'))
+        || is_alphabetic && reply.iter().any(has_zeros)
 }
 
 /// Members and scores, with the scores in one format.

