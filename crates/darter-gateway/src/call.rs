@@ -165,6 +165,16 @@ impl Call<'_> {
         number::integer(self.args.get(argument)).ok_or(NO_INTEGER)
     }
 
+    /// Returns the number of keys that an argument gives.
+    ///
+    /// # Errors
+    /// Fails if it is not a positive integer.
+    pub(super) fn key_count(&self, argument: usize) -> Result<usize, Fault> {
+        let said = number::integer(self.args.get(argument)).and_then(|said| usize::try_from(said).ok());
+        let none = || Fault::said("ERR numkeys should be greater than 0");
+        said.filter(|&said| said > 0).ok_or_else(none)
+    }
+
     /// Fails if the reply exceeds what a client may leave unread, or what may wait for earlier
     /// replies. Only commands that change nothing may call this.
     ///

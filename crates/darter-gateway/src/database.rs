@@ -20,6 +20,8 @@ pub enum Collection {
     Hash,
     /// A sorted set.
     SortedSet,
+    /// A set.
+    Set,
     /// A list.
     List,
 }
@@ -31,6 +33,7 @@ impl Collection {
         match self {
             Self::Hash => Kind::Hash.name(),
             Self::SortedSet => Kind::SortedSet.name(),
+            Self::Set => Kind::Set.name(),
             Self::List => Kind::List.name(),
         }
     }
@@ -41,6 +44,7 @@ impl Collection {
         match self {
             Self::Hash => "HGETALL",
             Self::SortedSet => "ZRANGE",
+            Self::Set => "SMEMBERS",
             Self::List => "LRANGE",
         }
     }
@@ -61,6 +65,7 @@ impl RedisValue {
             Kind::String => Self::String(head.string()?.to_vec()),
             Kind::Hash => Self::Elements(Collection::Hash),
             Kind::SortedSet => Self::Elements(Collection::SortedSet),
+            Kind::Set => Self::Elements(Collection::Set),
             Kind::List => Self::Elements(Collection::List),
         })
     }

@@ -36,6 +36,11 @@ impl Fault {
         Self::Ended(text.into())
     }
 
+    /// Returns whether it is [`WRONG_TYPE`].
+    pub(super) fn is_wrong_type(&self) -> bool {
+        matches!(self, Self::Said(text) if text.starts_with("WRONGTYPE "))
+    }
+
     /// Returns the text of the error reply.
     pub(super) fn text(&self) -> Cow<'_, str> {
         match self {

@@ -32,6 +32,7 @@ mod keyspace;
 mod lua;
 mod mailbox;
 mod monitors;
+mod named_keys;
 mod notifications;
 mod number;
 mod options;

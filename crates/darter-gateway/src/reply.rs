@@ -223,6 +223,11 @@ impl<'o> Reply<'o> {
         self.put_head(position, b'*', count);
     }
 
+    /// Turns everything written from a position on into a set, by inserting its header.
+    pub(super) fn set_from(&mut self, position: usize, count: usize) {
+        self.put_head(position, if self.is_resp3 { b'~' } else { b'*' }, count);
+    }
+
     /// Turns everything written from a position on into a map, by inserting its header.
     pub(super) fn map_from(&mut self, position: usize, pairs: usize) {
         let (kind, count) = if self.is_resp3 { (b'%', pairs) } else { (b'*', pairs * 2) };

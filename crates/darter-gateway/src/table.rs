@@ -152,6 +152,11 @@ macro_rules! for_each_command {
                 Scan "scan" -2 [readonly] (0 0 0) "2.8.0" => scan::scan(call).await,
                     "Returns keys step by step, in order; MATCH, COUNT, TYPE",
                     "keys that exist throughout are returned once; a cursor is valid at every gateway, for at least half an hour; an unknown cursor starts over";
+                Sort "sort" -2 [write denyoom movablekeys] (1 1 1) "1.0.0" => sort::sort(call).await,
+                    "Returns the members of a set or a sorted set in order; BY, LIMIT, GET, ASC, DESC, ALPHA",
+                    "each key separately: other clients may change one between two reads";
+                SortRo "sort_ro" -2 [readonly movablekeys] (1 1 1) "7.0.0" => sort::sort(call).await,
+                    "As SORT", "as SORT";
                 Touch "touch" -2 [readonly fast] (1 -1 1) "3.2.1" => keys::exists(call).await,
                     "As EXISTS: reads are not recorded", "each key separately";
                 Ttl "ttl" 2 [readonly fast] (1 1 1) "1.0.0" => expiry::ttl(call, expiry::Unit::Seconds, true).await,
@@ -168,14 +173,14 @@ macro_rules! for_each_command {
                     "Returns whether a field exists", "atomic";
                 Hget "hget" 3 [readonly fast] (1 1 1) "2.0.0" => hashes::hget(call).await,
                     "Returns the value of a field", "atomic";
-                Hgetall "hgetall" 2 [readonly] (1 1 1) "2.0.0" => hashes::all(call, true, true).await,
+                Hgetall "hgetall" 2 [readonly] (1 1 1) "2.0.0" => elements::all(call, Kind::Hash, true, true).await,
                     "Returns all fields and values, in the order of the fields",
                     "each field separately: other clients may change one between two reads; a hash that is removed is returned whole or not at all";
                 Hincrby "hincrby" 4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hincrby(call).await,
                     "Adds to a field that is a number", "atomic; while a DEL of its key runs, the change may be seen before the DEL and again after it";
                 Hincrbyfloat "hincrbyfloat" 4 [write denyoom fast] (1 1 1) "2.6.0" => hashes::hincrbyfloat(call).await,
                     "Adds to a field that is a decimal number, in 64 bits of precision", "as HINCRBY";
-                Hkeys "hkeys" 2 [readonly] (1 1 1) "2.0.0" => hashes::all(call, true, false).await,
+                Hkeys "hkeys" 2 [readonly] (1 1 1) "2.0.0" => elements::all(call, Kind::Hash, true, false).await,
                     "Returns all fields, in order", "as HGETALL";
                 Hlen "hlen" 2 [readonly fast] (1 1 1) "2.0.0" => hashes::hlen(call).await,
                     "Counts the fields", "fields that exist throughout are counted once; takes time linear in the number of fields";
@@ -196,8 +201,56 @@ macro_rules! for_each_command {
                     "Sets a field to a value if it is absent", "as HINCRBY";
                 Hstrlen "hstrlen" 3 [readonly fast] (1 1 1) "3.2.0" => hashes::hstrlen(call).await,
                     "Returns the length of a field's value", "atomic";
-                Hvals "hvals" 2 [readonly] (1 1 1) "2.0.0" => hashes::all(call, false, true).await,
+                Hvals "hvals" 2 [readonly] (1 1 1) "2.0.0" => elements::all(call, Kind::Hash, false, true).await,
                     "Returns all values, in the order of the fields", "as HGETALL";
+            }
+            "set" {
+                Sadd "sadd" -3 [write denyoom fast] (1 1 1) "1.0.0" => sets::sadd(call).await,
+                    "Adds members",
+                    "over Quiver several members at one moment; over DART those of a large set each separately, in order; while a DEL of its \
+                     key runs, a change of a large set may be seen before the DEL and again after it";
+                Scard "scard" 2 [readonly fast] (1 1 1) "1.0.0" => sets::scard(call).await,
+                    "Counts the members",
+                    "atomic for a small set; of a large one, members that exist throughout are counted once, in time linear in their number";
+                Sdiff "sdiff" -2 [readonly] (1 -1 1) "1.0.0" => set_operations::combine(call, Join::Difference).await,
+                    "Returns the members of the first set that no other has, in order", "as SUNION";
+                Sdiffstore "sdiffstore" -3 [write denyoom] (1 -1 1) "1.0.0" => set_operations::store(call, Join::Difference).await,
+                    "Stores the members of the first set that no other has", "as SUNIONSTORE";
+                Sinter "sinter" -2 [readonly] (1 -1 1) "1.0.0" => set_operations::combine(call, Join::Intersection).await,
+                    "Returns the members that all sets have, in order", "as SUNION; takes time by the smallest set";
+                Sintercard "sintercard" -3 [readonly movablekeys] (0 0 0) "7.0.0" => set_operations::sintercard(call).await,
+                    "Counts the members that all sets have; LIMIT", "as SINTER";
+                Sinterstore "sinterstore" -3 [write denyoom] (1 -1 1) "1.0.0" => set_operations::store(call, Join::Intersection).await,
+                    "Stores the members that all sets have", "as SUNIONSTORE";
+                Sismember "sismember" 3 [readonly fast] (1 1 1) "1.0.0" => sets::sismember(call).await,
+                    "Returns whether a member exists", "atomic";
+                Smembers "smembers" 2 [readonly] (1 1 1) "1.0.0" => elements::all(call, Kind::Set, true, false).await,
+                    "Returns all members, in order",
+                    "atomic for a small set; each member of a large one separately: other clients may change one between two reads; a set that is \
+                     removed is returned whole or not at all";
+                Smismember "smismember" -3 [readonly fast] (1 1 1) "6.2.0" => sets::smismember(call).await,
+                    "Returns which members exist", "as SMEMBERS";
+                Smove "smove" 4 [write fast] (1 2 1) "1.0.0" => sets::smove(call).await,
+                    "Moves a member to another set", "at one moment, also if the gateway dies; refused over DART";
+                Spop "spop" -2 [write fast] (1 1 1) "1.0.0" => random::pop(call).await,
+                    "Removes and returns random members, each as likely as every other",
+                    "atomic for a small set; no other client gets a member that was returned, also if the key is renamed or stored; several members of \
+                     a large set in one or more steps; takes time linear in the number of members";
+                Srandmember "srandmember" -2 [readonly] (1 1 1) "1.0.0" => random::random(call, Kind::Set).await,
+                    "Returns random members, each as likely as every other", "as SMEMBERS; takes time linear in the number of members";
+                Srem "srem" -3 [write fast] (1 1 1) "1.0.0" => sets::srem(call).await,
+                    "Removes members",
+                    "over Quiver at one moment; over DART those of a large set each separately, in order; a set without members is absent";
+                Sscan "sscan" -3 [readonly] (1 1 1) "2.8.0" => elements::scan(call, Kind::Set).await,
+                    "Returns members step by step, in order; MATCH, COUNT",
+                    "members that exist throughout are returned once; a small set is returned at once; a cursor is valid at every gateway, for at \
+                     least half an hour; an unknown cursor starts over";
+                Sunion "sunion" -2 [readonly] (1 -1 1) "1.0.0" => set_operations::combine(call, Join::Union).await,
+                    "Returns the members that any set has, in order",
+                    "each set separately: other clients may change one between two reads";
+                Sunionstore "sunionstore" -3 [write denyoom] (1 -1 1) "1.0.0" => set_operations::store(call, Join::Union).await,
+                    "Stores the members that any set has",
+                    "over Quiver at one moment, up to 10,000 elements of large sets; else the result appears whole, and the sets are read one by one";
             }
             "sorted-set" {
                 Bzmpop "bzmpop" -5 [write blocking movablekeys] (0 0 0) "7.0.0" => blocking::bzmpop(call).await,
@@ -214,10 +267,23 @@ macro_rules! for_each_command {
                     "Counts the members", "members that exist throughout are counted once; takes time linear in the number of members";
                 Zcount "zcount" 4 [readonly fast] (1 1 1) "2.0.0" => ranks::count(call, By::Score).await,
                     "Counts the members with scores between two bounds", "as ZRANGE; takes time linear in the number of such members";
+                Zdiff "zdiff" -3 [readonly movablekeys] (0 0 0) "6.2.0" => sorted_set_operations::combine(call, Join::Difference).await,
+                    "Returns the members of the first sorted set that no other has, by score; WITHSCORES", "as ZUNION";
+                Zdiffstore "zdiffstore" -4 [write denyoom movablekeys] (1 1 1) "6.2.0" => sorted_set_operations::store(call, Join::Difference).await,
+                    "Stores the members of the first sorted set that no other has", "as ZUNIONSTORE";
                 Zincrby "zincrby" 4 [write denyoom fast] (1 1 1) "1.2.0" => sorted_sets::zincrby(call).await,
                     "Adds to a member's score", "atomic; while a DEL of its key runs, the change may be seen before the DEL and again after it";
+                Zinter "zinter" -3 [readonly movablekeys] (0 0 0) "6.2.0" => sorted_set_operations::combine(call, Join::Intersection).await,
+                    "Returns the members that all sorted sets have, by score; WEIGHTS, AGGREGATE, WITHSCORES",
+                    "as ZUNION; takes time by the smallest sorted set";
+                Zintercard "zintercard" -3 [readonly movablekeys] (0 0 0) "7.0.0" => sorted_set_operations::zintercard(call).await,
+                    "Counts the members that all sorted sets have; LIMIT", "as ZINTER";
+                Zinterstore "zinterstore" -4 [write denyoom movablekeys] (1 1 1) "2.0.0" => sorted_set_operations::store(call, Join::Intersection).await,
+                    "Stores the members that all sorted sets have; WEIGHTS, AGGREGATE", "as ZUNIONSTORE";
                 Zlexcount "zlexcount" 4 [readonly fast] (1 1 1) "2.8.9" => ranks::count(call, By::Name).await,
                     "Counts the members between two names, regardless of their scores", "as ZCARD; takes time linear in the number of such members";
+                Zmpop "zmpop" -4 [write movablekeys] (0 0 0) "7.0.0" => sorted_sets::zmpop(call).await,
+                    "Removes and returns the members with the lowest or the highest scores of the first sorted set that has any; COUNT", "as ZPOPMIN";
                 Zmscore "zmscore" -3 [readonly fast] (1 1 1) "6.2.0" => sorted_sets::zmscore(call).await,
                     "Returns the scores of several members", "each member separately: other clients may change one between two reads";
                 Zpopmax "zpopmax" -2 [write fast] (1 1 1) "5.0.0" => sorted_sets::pop(call, true).await,
@@ -236,6 +302,8 @@ macro_rules! for_each_command {
                     "Returns the members between two names, regardless of their scores; LIMIT", "members that exist throughout are returned once, in order";
                 Zrangebyscore "zrangebyscore" -4 [readonly] (1 1 1) "1.0.5" => ranks::range(call, Some(By::Score), Some(false)).await,
                     "Returns the members with scores between two bounds; LIMIT, WITHSCORES", "as ZRANGE; starts directly at the first member in range";
+                Zrangestore "zrangestore" -5 [write denyoom] (1 2 1) "6.2.0" => ranks::store(call).await,
+                    "Stores members by rank, score or name; BYSCORE, BYLEX, REV, LIMIT", "as ZUNIONSTORE";
                 Zrank "zrank" 3 [readonly fast] (1 1 1) "2.0.0" => ranks::rank(call, false).await,
                     "Returns the number of members before one", "as ZRANGE; takes time linear in the number of such members";
                 Zrem "zrem" -3 [write fast] (1 1 1) "1.2.0" => sorted_sets::zrem(call).await,
@@ -261,6 +329,12 @@ macro_rules! for_each_command {
                     "members that exist throughout are returned once; a cursor is valid at every gateway, for at least half an hour; an unknown cursor starts over";
                 Zscore "zscore" 3 [readonly fast] (1 1 1) "1.2.0" => sorted_sets::zscore(call).await,
                     "Returns the score of a member", "atomic";
+                Zunion "zunion" -3 [readonly movablekeys] (0 0 0) "6.2.0" => sorted_set_operations::combine(call, Join::Union).await,
+                    "Returns the members that any sorted set has, by score; WEIGHTS, AGGREGATE, WITHSCORES",
+                    "each key separately: other clients may change one between two reads; a key may also be a set, whose members have the score 1";
+                Zunionstore "zunionstore" -4 [write denyoom movablekeys] (1 1 1) "2.0.0" => sorted_set_operations::store(call, Join::Union).await,
+                    "Stores the members that any sorted set has; WEIGHTS, AGGREGATE",
+                    "over Quiver at one moment, up to 10,000 elements; else the result appears whole, and the keys are read one by one";
             }
             "hyperloglog" {
                 Pfadd "pfadd" -2 [write denyoom fast] (1 1 1) "2.8.9" => boxed(move || hyperloglog::pfadd(call)).await,

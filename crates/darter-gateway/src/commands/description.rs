@@ -1,11 +1,11 @@
 //! `COMMAND`: the contents of the command table, in the replies that clients expect.
 
 use super::arguments::{arguments_of, write_arguments};
-use super::geo_search;
-use super::key_specs::{KeySpec, key_flags};
+use super::key_specs::{KeySpec, destinations, key_flags};
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::fault::{Fault, SYNTAX};
 use crate::glob::Glob;
+use crate::named_keys;
 use crate::reply::Reply;
 use crate::request::Arguments;
 use crate::subcommands::{SUBCOMMANDS, Subcommand};
@@ -153,18 +153,23 @@ impl Described {
 
 /// Returns the access categories of a command, in Redis's words.
 fn categories(command: &Command) -> impl Iterator<Item = &'static str> {
-    use CommandId::{Flushall, Flushdb, Info, Keys, Restore};
+    use CommandId::{Flushall, Flushdb, Info, Keys, Restore, Sort, SortRo};
     let has = |flag: &str| command.flags.contains(&flag);
+    let is_sort = matches!(command.id, Sort | SortRo);
     let group = match command.group {
+        _ if is_sort => Some("set"),
         "generic" | "ordered" => Some("keyspace"),
         "sorted-set" => Some("sortedset"),
         "transactions" => Some("transaction"),
         "server" => None,
         group => Some(group),
     };
-    let is_dangerous = has("admin") || matches!(command.id, Flushall | Flushdb | Info | Keys | Restore);
+    let is_dangerous =
+        is_sort || has("admin") || matches!(command.id, Flushall | Flushdb | Info | Keys | Restore);
     [
         group,
+        is_sort.then_some("sortedset"),
+        is_sort.then_some("list"),
         has("write").then_some("write"),
         has("readonly").then_some("read"),
         has("admin").then_some("admin"),
@@ -273,14 +278,14 @@ fn places(keys: (i64, i64, i64), arguments: usize) -> impl Iterator<Item = usize
     range.step_by(usize::try_from(step).unwrap_or(0).max(1)).filter_map(|place| usize::try_from(place).ok())
 }
 
-/// Returns the keys of a command such as `EVAL` or `LMPOP`, one of whose arguments is their number;
-/// none if that is not possible.
-fn counted_keys(command: &Command, args: &Arguments<'_>) -> (i64, i64, i64) {
-    let before = if command.id == CommandId::Lmpop { 1 } else { 2 };
-    let possible = 0..=crate::number::signed(args.len()) - 3 - before;
-    let count =
-        crate::number::integer(args.get(2 + before as usize)).filter(|count| possible.contains(count));
-    (before + 1, before + count.unwrap_or(0), 1)
+/// Returns the positions of the keys of a command that follows two arguments.
+fn keys_at(command: &Command, keys: (i64, i64, i64), args: &Arguments<'_>) -> Vec<usize> {
+    let mut found: Vec<usize> = places(keys, args.len() - 2).collect();
+    if command.is("movablekeys") {
+        found.extend(named_keys::sources(command.id, args, 2));
+    }
+    found.extend(destinations(command.id, args, 2));
+    found
 }
 
 /// `COMMAND GETKEYS command argument…`, `COMMAND GETKEYSANDFLAGS command argument…`.
@@ -301,22 +306,14 @@ async fn write_keys(call: &mut Call<'_>, has_flags: bool) -> Result<(), Fault> {
         if !command.takes(given) {
             return Err(wrong_number());
         }
-        if command.flags.contains(&"movablekeys") { counted_keys(command, &args) } else { command.keys }
+        command.keys
     };
-    if keys.0 == 0 {
+    if keys.0 == 0 && !command.is("movablekeys") {
         return Err(Fault::said("ERR The command has no key arguments"));
     }
-    let mut places: Vec<usize> = places(keys, given).collect();
-    let first_option = match command.id {
-        CommandId::Georadius => Some(6),
-        CommandId::Georadiusbymember => Some(5),
-        _ => None,
-    };
-    if let Some(first) = first_option {
-        places.extend(geo_search::destinations(&args, 2 + first).map(|place| place - 2));
-    }
-    call.reply.array(places.len());
-    for (number, place) in places.into_iter().enumerate() {
+    let keys = keys_at(command, keys, &args);
+    call.reply.array(keys.len());
+    for (number, place) in keys.into_iter().enumerate() {
         call.limit()?;
         turns::worked().await;
         let reply = &mut call.reply;

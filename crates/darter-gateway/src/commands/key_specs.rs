@@ -1,7 +1,10 @@
 //! The key specifications of `COMMAND INFO`: where the keys of a command are among its arguments, and
 //! what it does with them, in Redis's words.
 
+use super::{geo_search, sort};
+use crate::named_keys;
 use crate::reply::Reply;
+use crate::request::Arguments;
 use crate::subcommands::Subcommand;
 use crate::table::{Command, CommandId};
 
@@ -12,6 +15,8 @@ enum Begin {
     At(i64),
     /// Behind a word, which is searched for from an argument on.
     Behind(&'static str, i64),
+    /// Redis does not describe it.
+    Unknown,
 }
 
 /// Which arguments are keys from there on.
@@ -21,6 +26,8 @@ enum Keys {
     Range { last: i64, step: i64 },
     /// As many as the argument says; they follow it.
     Counted,
+    /// Redis does not describe it.
+    Unknown,
 }
 
 /// The place of some keys of a command, and their use.
@@ -32,6 +39,12 @@ pub(super) struct KeySpec {
     keys: Keys,
 }
 
+/// What Redis notes about the keys that options of `SORT` name.
+const SORTED_BY: &str = "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the \
+                         content of the key we sort";
+const STORED: &str = "For the optional STORE keyword. It is marked 'unknown' because the keyword can appear anywhere in \
+                      the argument array";
+
 /// Returns the flags of a command's key: the kind of access, and its purpose.
 pub(super) fn key_flags(command: &Command, number: usize) -> &'static [&'static str] {
     use CommandId::{
@@ -39,32 +52,42 @@ pub(super) fn key_flags(command: &Command, number: usize) -> &'static [&'static 
         Del, Exists, Expire, Expireat, Geoadd, Georadius, Georadiusbymember, Geosearchstore, Getdel, Hdel,
         Hexists, Hlen, Hmset, Hset, Hsetnx, Hstrlen, Linsert, Llen, Lmove, Lmpop, Lpop, Lpush, Lpushx, Lrem,
         Lset, Ltrim, Memory, Mset, Msetnx, Object, Persist, Pexpire, Pexpireat, Pfadd, Pfcount, Pfdebug,
-        Pfmerge, Psetex, Rename, Renamenx, Restore, Rpop, Rpoplpush, Rpush, Rpushx, Set, Setex, Setnx,
-        Setrange, Strlen, Touch, Type, Unlink, Watch, Zadd, Zcard, Zpopmax, Zpopmin, Zrem, Zremrangebylex,
-        Zremrangebyrank, Zremrangebyscore,
+        Pfmerge, Psetex, Rename, Renamenx, Restore, Rpop, Rpoplpush, Rpush, Rpushx, Sadd, Scard, Sdiffstore,
+        Set, Setex, Setnx, Setrange, Sinterstore, Sismember, Smove, Sort, Spop, Srem, Strlen, Sunionstore,
+        Touch, Type, Unlink, Watch, Zadd, Zcard, Zdiffstore, Zinterstore, Zmpop, Zpopmax, Zpopmin,
+        Zrangestore, Zrem, Zremrangebylex, Zremrangebyrank, Zremrangebyscore, Zunionstore,
     };
     match command.id {
-        Exists | Hexists | Hlen | Hstrlen | Llen | Memory | Object | Strlen | Touch | Type | Watch
-        | Zcard => &["RO"],
-        Bitop | Geosearchstore | Pfmerge if number > 0 => &["RO", "access"],
-        Copy | Georadius | Georadiusbymember if number == 0 => &["RO", "access"],
+        Exists | Hexists | Hlen | Hstrlen | Llen | Memory | Object | Scard | Sismember | Strlen | Touch
+        | Type | Watch | Zcard => &["RO"],
+        Bitop | Geosearchstore | Pfmerge | Sdiffstore | Sinterstore | Sunionstore | Zdiffstore
+        | Zinterstore | Zrangestore | Zunionstore
+            if number > 0 =>
+        {
+            &["RO", "access"]
+        }
+        Copy | Georadius | Georadiusbymember | Sort if number == 0 => &["RO", "access"],
         Bitfield | Set => &["RW", "access", "update", "variable_flags"],
         Del | Unlink => &["RM", "delete"],
-        Blmpop | Blpop | Brpop | Bzmpop | Bzpopmax | Bzpopmin | Getdel | Lmpop | Lpop | Rpop | Zpopmax
-        | Zpopmin => &["RW", "access", "delete"],
-        Blmove | Brpoplpush | Lmove | Rename | Renamenx | Rpoplpush if number == 0 => {
+        Blmpop | Blpop | Brpop | Bzmpop | Bzpopmax | Bzpopmin | Getdel | Lmpop | Lpop | Rpop | Spop
+        | Zmpop | Zpopmax | Zpopmin => &["RW", "access", "delete"],
+        Blmove | Brpoplpush | Lmove | Rename | Renamenx | Rpoplpush | Smove if number == 0 => {
             &["RW", "access", "delete"]
         }
-        Hdel | Lrem | Ltrim | Zrem | Zremrangebylex | Zremrangebyrank | Zremrangebyscore => &["RW", "delete"],
+        Hdel | Lrem | Ltrim | Srem | Zrem | Zremrangebylex | Zremrangebyrank | Zremrangebyscore => {
+            &["RW", "delete"]
+        }
         Append | Blmove | Brpoplpush | Hsetnx | Linsert | Lmove | Lpush | Lpushx | Pfadd | Rpoplpush
-        | Rpush | Rpushx => &["RW", "insert"],
+        | Rpush | Rpushx | Sadd | Smove => &["RW", "insert"],
         Pfcount | Pfdebug => &["RW", "access"],
         Pfmerge => &["RW", "access", "insert"],
         Msetnx | Setnx | Renamenx => &["OW", "insert"],
         Bitop | Copy | Georadius | Georadiusbymember | Geosearchstore | Mset | Psetex | Rename | Restore
-        | Setex => &["OW", "update"],
+        | Sdiffstore | Setex | Sort | Sunionstore | Zdiffstore | Zinterstore | Zrangestore | Zunionstore => {
+            &["OW", "update"]
+        }
         Expire | Expireat | Geoadd | Hmset | Hset | Lset | Persist | Pexpire | Pexpireat | Setrange
-        | Zadd => &["RW", "update"],
+        | Sinterstore | Zadd => &["RW", "update"],
         _ if command.is("readonly") => &["RO", "access"],
         _ => &["RW", "access", "update"],
     }
@@ -90,6 +113,18 @@ fn notes(command: &Command) -> Option<&'static str> {
     }
 }
 
+/// Returns the positions of the keys that follow options such as `STORE`, in a request that begins
+/// with argument `first`.
+pub(super) fn destinations(id: CommandId, args: &Arguments<'_>, first: usize) -> Vec<usize> {
+    let geo = |from| geo_search::destinations(args, first + from).map(|place| place - first).collect();
+    match id {
+        CommandId::Georadius => geo(6),
+        CommandId::Georadiusbymember => geo(5),
+        CommandId::Sort => sort::destination(args, first).into_iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
 impl KeySpec {
     fn of(command: &Command, number: usize, begin: Begin, keys: Keys) -> Self {
         Self { notes: notes(command), flags: key_flags(command, number), begin, keys }
@@ -99,23 +134,22 @@ impl KeySpec {
     pub(super) fn all_of(command: &Command) -> Vec<Self> {
         use CommandId::{
             Bitop, Blmove, Brpoplpush, Copy, Georadius, Georadiusbymember, Geosearchstore, Lmove, Pfmerge,
-            Rename, Renamenx, Rpoplpush,
+            Rename, Renamenx, Rpoplpush, Sdiffstore, Sinterstore, Smove, Sort, SortRo, Sunionstore,
+            Zrangestore,
         };
         let one = Keys::Range { last: 0, step: 1 };
         let (first, last, step) = command.keys;
+        let counted = named_keys::count_at(command.id).map(|at| {
+            let number = usize::from(first > 0);
+            Self::of(command, number, Begin::At(crate::number::signed(at)), Keys::Counted)
+        });
         if first == 0 {
-            let is_counted = command.is("movablekeys");
-            let at = match command.id {
-                CommandId::Lmpop => 1,
-                _ => 2,
-            };
-            let counted = || Self::of(command, 0, Begin::At(at), Keys::Counted);
-            return is_counted.then(counted).into_iter().collect();
+            return counted.into_iter().collect();
         }
         match command.id {
             // The first key is used in another way than the others.
             Bitop | Blmove | Brpoplpush | Copy | Geosearchstore | Lmove | Pfmerge | Rename | Renamenx
-            | Rpoplpush => {
+            | Rpoplpush | Sdiffstore | Sinterstore | Smove | Sunionstore | Zrangestore => {
                 let others = Keys::Range { last: last.min(0), step: 1 };
                 vec![
                     Self::of(command, 0, Begin::At(first), one),
@@ -128,9 +162,21 @@ impl KeySpec {
                 let source = Self::of(command, 0, Begin::At(first), one);
                 vec![source, destination("STORE"), destination("STOREDIST")]
             }
+            Sort | SortRo => {
+                let unknown = |number, notes| {
+                    let spec = Self::of(command, number, Begin::Unknown, Keys::Unknown);
+                    Self { notes: Some(notes), ..spec }
+                };
+                let mut specs = vec![Self::of(command, 0, Begin::At(first), one), unknown(0, SORTED_BY)];
+                if command.id == Sort {
+                    specs.push(unknown(1, STORED));
+                }
+                specs
+            }
             _ => {
                 let last = if last < 0 { last } else { last - first };
-                vec![Self::of(command, 0, Begin::At(first), Keys::Range { last, step })]
+                let own = Self::of(command, 0, Begin::At(first), Keys::Range { last, step });
+                std::iter::once(own).chain(counted).collect()
             }
         }
     }
@@ -164,6 +210,7 @@ impl KeySpec {
                 reply.bulk(b"startfrom");
                 reply.integer(from);
             }
+            Begin::Unknown => write_type(reply, "unknown", 0),
         }
         reply.bulk(b"find_keys");
         match self.keys {
@@ -173,6 +220,7 @@ impl KeySpec {
             Keys::Counted => {
                 write_part(reply, "keynum", &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)]);
             }
+            Keys::Unknown => write_type(reply, "unknown", 0),
         }
     }
 }

@@ -43,7 +43,11 @@ mod scripting;
 #[cfg(not(feature = "scripts"))]
 #[path = "no_scripting.rs"]
 mod scripting;
+mod set_operations;
+mod sets;
 mod slowlog;
+mod sort;
+mod sorted_set_operations;
 mod sorted_sets;
 mod strings;
 mod transactions;
@@ -54,7 +58,7 @@ pub(super) use scripting::runs_scripts;
 
 use super::call::{Ahead, Call, Client, Replies, cut, shown, wrong_arity};
 use super::fault::Fault;
-use super::keyspace::{End, Kind};
+use super::keyspace::{End, Join, Kind};
 use super::pause;
 use super::pubsub;
 use super::request::Arguments;
@@ -69,10 +73,19 @@ macro_rules! dispatch {
         $id:ident $name:literal $arity:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal) $since:literal
         => $run:expr, $summary:literal, $note:literal;
     )*})*) => {
-        /// Runs a command whose number of arguments is valid.
+        /// Runs a command whose number of arguments is valid. Each group has its own function: without
+        /// optimization, the stack of a function has room for the futures of all its commands.
         async fn run(id: CommandId, $call: &mut Call<'_>) -> Result<(), Fault> {
             match id {
-                $($(CommandId::$id => $run,)*)*
+                $($(CommandId::$id)|* => {
+                    async fn run_group(id: CommandId, $call: &mut Call<'_>) -> Result<(), Fault> {
+                        match id {
+                            $(CommandId::$id => $run,)*
+                            _ => unreachable!("the command is not in the group {}", $group),
+                        }
+                    }
+                    run_group(id, $call).await
+                })*
             }
         }
     };

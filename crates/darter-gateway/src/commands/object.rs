@@ -2,7 +2,7 @@
 
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
-use crate::keyspace::{Aggregate, Head, Keyspace, Kind};
+use crate::keyspace::{Aggregate, Head, Keyspace, Kind, Walked};
 use crate::number;
 
 /// Length in bytes of the longest string that Redis stores next to its header.
@@ -15,6 +15,8 @@ pub(super) const LISTPACK_MEMBERS_MAX: usize = 128;
 pub(super) const LISTPACK_BYTES_MAX: usize = 64;
 /// Redis stores the integers below this once.
 const SHARED_INTEGERS: i64 = 10_000;
+/// Most members of a set of integers that Redis stores as one array.
+const INTEGERS_MAX: usize = 512;
 
 /// Returns the name that Redis gives the encoding of a string.
 fn encoding_of(value: &[u8]) -> &'static str {
@@ -39,23 +41,35 @@ async fn is_small(keys: &mut Keyspace, kind: Kind, aggregate: &Aggregate) -> Res
     Ok(are_short && count <= most)
 }
 
+/// Returns the name that Redis gives the encoding of a set that has only ever had its members.
+async fn encoding_of_set(keys: &mut Keyspace, key: &[u8]) -> Result<&'static str, Fault> {
+    let Some(set) = keys.find(key, Kind::Set).await? else { return Ok("hashtable") };
+    let (mut members, mut are_integers) = (set.elements(), true);
+    let walk = keys.walk_elements(&mut members, INTEGERS_MAX + 1, |name, _| {
+        are_integers &= number::integer(name).is_some();
+    });
+    let is_short = walk.await? == Walked::Through;
+    Ok(if is_short && are_integers { "intset" } else { "hashtable" })
+}
+
 /// Returns the name that Redis gives the encoding of a key, and how often Redis would refer to the
 /// value; `None` if the key is absent.
 async fn stored(keys: &mut Keyspace, key: &[u8]) -> Result<Option<(&'static str, i64)>, Fault> {
     let Some((record, aggregate)) = keys.source(key).await? else { return Ok(None) };
     let head = Head::parse(&record)?;
-    if head.kind == Kind::List {
-        return Ok(Some(("quicklist", 1)));
-    }
-    let Some(aggregate) = aggregate else {
-        let value = head.string()?;
-        let is_shared = number::integer(value).is_some_and(|number| (0..SHARED_INTEGERS).contains(&number));
-        return Ok(Some((encoding_of(value), if is_shared { i32::MAX.into() } else { 1 })));
-    };
-    let encoding = match head.kind {
-        _ if is_small(keys, head.kind, &aggregate).await? => "listpack",
-        Kind::Hash => "hashtable",
-        _ => "skiplist",
+    let encoding = match (head.kind, &aggregate) {
+        (Kind::Hash, Some(hash)) if is_small(keys, head.kind, hash).await? => "listpack",
+        (Kind::Hash, _) => "hashtable",
+        (Kind::SortedSet, Some(set)) if is_small(keys, head.kind, set).await? => "listpack",
+        (Kind::SortedSet, _) => "skiplist",
+        (Kind::Set, _) => encoding_of_set(keys, key).await?,
+        (Kind::List, _) => "quicklist",
+        (Kind::String, _) => {
+            let value = head.string()?;
+            let integer = number::integer(value);
+            let is_shared = integer.is_some_and(|number| (0..SHARED_INTEGERS).contains(&number));
+            return Ok(Some((encoding_of(value), if is_shared { i32::MAX.into() } else { 1 })));
+        }
     };
     Ok(Some((encoding, 1)))
 }

@@ -269,3 +269,23 @@ pub(super) fn parse_taking(call: &Call<'_>, at: usize) -> Result<(bool, usize), 
     }
     Ok((is_reverse, wanted.unwrap_or(1)))
 }
+
+/// `ZMPOP numkeys key… MIN|MAX [COUNT count]`.
+pub(super) async fn zmpop(call: &mut Call<'_>) -> Result<(), Fault> {
+    let count = call.key_count(1)?;
+    let (is_reverse, wanted) = parse_taking(call, count.saturating_add(2))?;
+    let Call { args, keys, reply, .. } = call;
+    for key in args.from(2).take(count) {
+        turns::worked().await;
+        let Some(set) = keys.find(key, Kind::SortedSet).await? else { continue };
+        let popped = take(keys, &set, wanted, is_reverse).await?;
+        if !popped.is_empty() {
+            reply.array(2);
+            reply.bulk(key);
+            write_popped(reply, popped, true).await;
+            return Ok(());
+        }
+    }
+    reply.null_array();
+    Ok(())
+}

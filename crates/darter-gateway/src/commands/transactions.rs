@@ -6,10 +6,12 @@
 //! every command after it is also rejected until `EXEC` or `DISCARD`, as in an aborted transaction
 //! of Redis. Clients then report the error of `MULTI`.
 
+use super::key_specs::destinations;
 use super::{monitor, notifying, publishing};
 use crate::call::{Call, Client};
 use crate::fault::Fault;
 use crate::keyspace::Retries;
+use crate::named_keys;
 use crate::pause::is_writing;
 use crate::queue::{Mode, Queue};
 use crate::request::Arguments;
@@ -20,7 +22,7 @@ use std::collections::BTreeSet;
 
 /// Most keys that a client watches.
 const WATCHED_MAX: usize = 10_000;
-/// Most elements of a key that is copied or renamed in a transaction.
+/// Most elements of the keys that are copied, renamed or combined in a transaction.
 const COPIED_MAX: usize = 10_000;
 /// Runs after which the pauses between them no longer grow.
 const DOUBLINGS_MAX: u16 = 10;
@@ -36,7 +38,7 @@ fn is_heard(command: Option<&Command>) -> bool {
 fn is_excluded(id: CommandId) -> bool {
     use CommandId::{
         Auth, Client, Config, Dbsize, Flushall, Flushdb, Hello, Hscan, Keys, Meet, Randomkey, Range,
-        Rangecount, Scan, Slowlog, Tell, Zscan,
+        Rangecount, Scan, Slowlog, Sscan, Tell, Zscan,
     };
     matches!(
         id,
@@ -54,6 +56,7 @@ fn is_excluded(id: CommandId) -> bool {
             | Rangecount
             | Scan
             | Slowlog
+            | Sscan
             | Tell
             | Zscan
     )
@@ -159,36 +162,72 @@ fn keys_read<'a>(command: &'static Command, args: Arguments<'a>) -> impl Iterato
 /// Returns whether a command changes several keys or elements, and is executed as one transaction.
 pub(super) fn is_one(call: &Call<'_>, id: CommandId) -> bool {
     use CommandId::{
-        Bitop, Copy, Del, Geoadd, Georadius, Georadiusbymember, Geosearchstore, Hdel, Hmset, Hset, Mset,
-        Msetnx, Pfmerge, Rename, Renamenx, Unlink, Zadd, Zrem,
+        Bitop, Del, Geoadd, Georadius, Georadiusbymember, Geosearchstore, Hdel, Hmset, Hset, Mset, Msetnx,
+        Pfmerge, Smove, Sort, Unlink, Zadd, Zrem,
     };
     let changes_several = match id {
-        Bitop | Copy | Geosearchstore | Rename | Renamenx => true,
+        Bitop | Geosearchstore | Smove => true,
+        id if is_transfer(id) => true,
         Del | Pfmerge | Unlink => call.args.len() > 2,
         Hdel | Mset | Msetnx | Zrem => call.args.len() > 3,
         Hmset | Hset => call.args.len() > 4,
         Zadd => super::sorted_sets::adds_several(&call.args),
         Geoadd => super::geo::adds_several(&call.args),
-        Georadius | Georadiusbymember => super::geo_search::destinations(&call.args, 5).next().is_some(),
+        Georadius | Georadiusbymember | Sort => !destinations(id, &call.args, 0).is_empty(),
         _ => false,
     };
     changes_several && call.shared.has_transactions
 }
 
-/// Executes a command as one transaction. A key that is too large for a transaction is copied and
-/// renamed without one.
+/// Returns whether a command makes a value from other keys, which can also be done without a
+/// transaction.
+fn is_transfer(id: CommandId) -> bool {
+    use CommandId::{
+        Copy, Rename, Renamenx, Sdiffstore, Sinterstore, Sunionstore, Zdiffstore, Zinterstore, Zrangestore,
+        Zunionstore,
+    };
+    matches!(
+        id,
+        Copy | Rename
+            | Renamenx
+            | Sdiffstore
+            | Sinterstore
+            | Sunionstore
+            | Zdiffstore
+            | Zinterstore
+            | Zrangestore
+            | Zunionstore
+    )
+}
+
+/// Returns whether keys have together more elements than are copied in a transaction.
+async fn are_large<'k>(call: &mut Call<'_>, keys: impl Iterator<Item = &'k [u8]>) -> Result<bool, Fault> {
+    let mut left = COPIED_MAX + 1;
+    for key in keys {
+        left -= call.keys.count_elements(key, left).await?;
+        if left == 0 {
+            return Ok(true);
+        }
+        turns::worked().await;
+    }
+    Ok(false)
+}
+
+/// Executes a command as one transaction. Keys that are too large for a transaction are copied,
+/// renamed and stored without one.
 ///
 /// # Errors
 /// Those of the command, and as for [`atomically`].
 pub(super) async fn run_alone(call: &mut Call<'_>, command: &'static Command) -> Result<(), Fault> {
-    use CommandId::{Copy, Rename, Renamenx};
-    let is_transfer = matches!(command.id, Copy | Rename | Renamenx);
+    let (is_transfer, args) = (is_transfer(command.id), call.args);
+    let sources = named_keys::sources(command.id, &args, 0);
+    let sources = sources.filter(|_| is_transfer).map(|at| args.get(at));
     let start = call.reply.position();
-    let held = is_transfer.then(|| call.args.get(1).to_vec()).into_iter().collect();
+    let held = sources.clone().map(<[u8]>::to_vec).collect();
     let mut is_large = false;
     let done = atomically(call, held, async |call| {
-        call.keys.read_heads(keys_read(command, call.args)).await?;
-        is_large = is_transfer && call.keys.has_elements(call.args.get(1), COPIED_MAX + 1).await?;
+        call.keys.read_heads(keys_read(command, args).chain(sources.clone())).await?;
+        is_large = are_large(call, sources.clone()).await?;
         if is_large {
             return Ok(Body::Abandoned);
         }
@@ -312,7 +351,7 @@ async fn execute(call: &mut Call<'_>, queue: &Queue) -> Result<(), Fault> {
 async fn run_one(command: &Command, call: &mut Call<'_>) -> Result<(), Fault> {
     let position = call.reply.position();
     if command.is("write") && call.shared.waiting.is_any() {
-        let keys = command.keys_at(call.args.len());
+        let keys = command.keys_at(call.args.len()).chain(destinations(command.id, &call.args, 0));
         call.keys.changed.extend(keys.map(|at| call.args.get(at).to_vec()));
     }
     let ran = Box::pin(super::run(command.id, call)).await;

@@ -1,5 +1,6 @@
 //! Values that are written before a head names them, so that other clients see the whole value or
-//! none of it: copies of keys, and values that one command makes.
+//! none of it: copies of keys, restored values, the results of operations on several sets, and small
+//! sets that become large.
 //!
 //! The elements are written into a generation that no head names yet, and then one change of the
 //! head makes them the key's. So that the background walk does not remove them as leftovers, a
@@ -14,6 +15,7 @@
 
 use super::aggregate::{Aggregate, bury};
 use super::order::{Scored, stamp};
+use super::packed::{Packed, push};
 use super::{Change, Family, Head, Keyspace, Kind, check_key, place, session};
 use crate::fault::Fault;
 use std::time::Instant;
@@ -38,16 +40,19 @@ pub(super) fn place_of_announcement(aggregate: &Aggregate) -> Vec<u8> {
     at
 }
 
-/// A hash or a sorted set that is being written.
+/// A hash, a set or a sorted set that is being written.
 #[derive(Debug)]
 pub(crate) struct Draft {
+    kind: Kind,
     key: Vec<u8>,
     expiry: Option<u64>,
     began: Instant,
     /// The number of elements.
     count: usize,
-    /// The generation of the elements.
-    aggregate: Aggregate,
+    /// The members, as long as they fit into a head.
+    packed: Vec<u8>,
+    /// The generation of the elements, if they do not.
+    aggregate: Option<Aggregate>,
     /// Elements that are not written yet: places and records.
     waiting: Vec<(Vec<u8>, Vec<u8>)>,
     waiting_bytes: usize,
@@ -61,11 +66,13 @@ impl Draft {
     pub(crate) fn new(kind: Kind, key: &[u8], expiry: Option<u64>) -> Result<Self, Fault> {
         check_key(key)?;
         Ok(Self {
+            kind,
             key: key.to_vec(),
             expiry,
             began: Instant::now(),
             count: 0,
-            aggregate: Aggregate::new(kind, key, darter_fabric::random_word().to_le_bytes()),
+            packed: Vec::new(),
+            aggregate: None,
             waiting: Vec::new(),
             waiting_bytes: 0,
         })
@@ -78,16 +85,57 @@ impl Draft {
         self.waiting.len() >= CHUNK || self.waiting_bytes >= CHUNK_BYTES
     }
 
+    /// Adds a member to a set that has a generation. Returns whether the members should be written.
+    fn wait_member(&mut self, name: &[u8]) -> Result<bool, Fault> {
+        let aggregate = self.generation();
+        aggregate.check(name)?;
+        let place = aggregate.place(Family::Field, name);
+        Ok(self.wait(place, b""))
+    }
+
+    /// Returns the generation, which begins with the first call.
+    fn generation(&mut self) -> &Aggregate {
+        let Self { kind, key, aggregate, .. } = self;
+        aggregate
+            .get_or_insert_with(|| Aggregate::new(*kind, key, darter_fabric::random_word().to_le_bytes()))
+    }
+
     /// Returns the value that a head can name once all elements are written.
     fn finished(self) -> Copied {
         let mut record = Vec::new();
-        Head::begin(&mut record, self.aggregate.kind(), self.expiry);
-        record.extend_from_slice(&self.aggregate.generation());
-        Copied { record, aggregate: Some(self.aggregate) }
+        if let Some(aggregate) = &self.aggregate {
+            Head::begin(&mut record, self.kind, self.expiry);
+            record.extend_from_slice(&aggregate.generation());
+        } else {
+            Head::begin_packed(&mut record, self.kind, self.expiry);
+            record.extend_from_slice(&self.packed);
+        }
+        Copied { record, aggregate: self.aggregate }
     }
 }
 
 impl Keyspace {
+    /// Adds a member to a set that is being written. The members must come in ascending order.
+    ///
+    /// # Errors
+    /// The store's errors, and an error if the name is too long.
+    pub(crate) async fn draft_member(&mut self, draft: &mut Draft, name: &[u8]) -> Result<(), Fault> {
+        draft.count += 1;
+        if draft.aggregate.is_none() {
+            if push(&mut draft.packed, 0, name) {
+                return super::aggregate::check_name(draft.kind, &draft.key, name);
+            }
+            let packed = std::mem::take(&mut draft.packed);
+            for member in Packed::of_valid(&packed).iter() {
+                draft.wait_member(member)?;
+            }
+        }
+        if draft.wait_member(name)? {
+            self.write_waiting(draft).await?;
+        }
+        Ok(())
+    }
+
     /// Adds a field to a hash that is being written. Each field may be added once.
     ///
     /// # Errors
@@ -99,8 +147,9 @@ impl Keyspace {
         value: &[u8],
     ) -> Result<(), Fault> {
         draft.count += 1;
-        draft.aggregate.check(name)?;
-        let place = draft.aggregate.place(Family::Field, name);
+        let hash = draft.generation();
+        hash.check(name)?;
+        let place = hash.place(Family::Field, name);
         if draft.wait(place, value) {
             self.write_waiting(draft).await?;
         }
@@ -121,9 +170,10 @@ impl Keyspace {
         draft.count += 1;
         // The only zero is the positive one.
         let scored = Scored { score: score + 0.0, stamp: stamp(self.now) };
-        draft.aggregate.check(name)?;
-        let member = draft.aggregate.place(Family::Member, name);
-        let index = draft.aggregate.place(Family::Score, &scored.index(name));
+        let aggregate = draft.generation();
+        aggregate.check(name)?;
+        let (member, index) =
+            (aggregate.place(Family::Member, name), aggregate.place(Family::Score, &scored.index(name)));
         draft.wait(member, &scored.record());
         if draft.wait(index, b"") {
             self.write_waiting(draft).await?;
@@ -134,7 +184,7 @@ impl Keyspace {
     /// Writes the elements that wait.
     async fn write_waiting(&mut self, draft: &mut Draft) -> Result<(), Fault> {
         let now = self.now + draft.began.elapsed().as_millis() as u64;
-        let announcement = place_of_announcement(&draft.aggregate);
+        let announcement = place_of_announcement(draft.generation());
         let session = session(&mut self.session, &self.store)?;
         session.store(&announcement, Some(&now.to_le_bytes())).await?;
         let waiting = std::mem::take(&mut draft.waiting);

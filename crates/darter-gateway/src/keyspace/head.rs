@@ -1,11 +1,11 @@
 //! The record of a Redis key: its type, its expiry time, and the bytes of a string or the elements of
-//! a small list.
+//! a small set or list.
 //!
 //! ```text
 //! kind (bits 0-5), bit 6: packed, bit 7: expires | expiry time if it expires, 8 bytes | body
 //!
 //! body of a string:     its value
-//! body if it is packed: the elements (`lists/packed.rs`)
+//! body if it is packed: the elements (`packed.rs`, `lists/packed.rs`)
 //! body of a list:       generation, 8 bytes | its chunks (`lists/form.rs`)
 //! body of others:       generation, 8 bytes | doubt if any, 16 bytes
 //! ```
@@ -40,11 +40,13 @@ pub(crate) enum Kind {
     Hash = 1,
     /// Members with scores, in a generation.
     SortedSet = 2,
+    /// Members, in the head or in a generation.
+    Set = 3,
     /// Elements in an order, in the head or in chunks of a generation.
     List = 4,
 }
 
-const KINDS: [Kind; 4] = [Kind::String, Kind::Hash, Kind::SortedSet, Kind::List];
+const KINDS: [Kind; 5] = [Kind::String, Kind::Hash, Kind::SortedSet, Kind::Set, Kind::List];
 
 impl Kind {
     /// Returns the name of the type, as in replies of `TYPE`.
@@ -53,6 +55,7 @@ impl Kind {
             Self::String => "string",
             Self::Hash => "hash",
             Self::SortedSet => "zset",
+            Self::Set => "set",
             Self::List => "list",
         }
     }
@@ -85,7 +88,8 @@ fn check(kind: Kind, is_packed: bool, body: &[u8]) -> Result<(), Fault> {
     const GENERATION_BYTES: usize = size_of::<Generation>();
     if is_packed {
         // What reads the elements checks them.
-        return if kind == Kind::List && !body.is_empty() { Ok(()) } else { Err(FOREIGN) };
+        let is_valid = matches!(kind, Kind::Set | Kind::List) && !body.is_empty();
+        return if is_valid { Ok(()) } else { Err(FOREIGN) };
     }
     match (kind, body.len()) {
         (Kind::String, _) | (_, GENERATION_BYTES) => Ok(()),
@@ -142,7 +146,7 @@ impl<'r> Head<'r> {
     pub(crate) fn string(&self) -> Result<&'r [u8], Fault> {
         match self.kind {
             Kind::String => Ok(self.body),
-            Kind::Hash | Kind::SortedSet | Kind::List => Err(WRONG_TYPE),
+            Kind::Hash | Kind::SortedSet | Kind::Set | Kind::List => Err(WRONG_TYPE),
         }
     }
 
@@ -217,14 +221,16 @@ mod tests {
             assert_eq!(head.string().unwrap(), b"body");
             // As long as a generation and a doubt.
             let members = b"a body of 24 bytes, long";
-            Head::begin_packed(&mut record, Kind::List, expiry);
-            record.extend_from_slice(members);
-            let head = Head::parse(&record).unwrap();
-            assert_eq!(head, Head { kind: Kind::List, is_packed: true, expiry, body: members });
-            assert_eq!((head.generation(), head.doubted_since(), head.held_seconds()), (None, None, 0));
-            let mut again = Vec::new();
-            head.rewrite(&mut again, Some(9));
-            assert_eq!(Head::parse(&again).unwrap(), Head { expiry: Some(9), ..head });
+            for kind in [Kind::Set, Kind::List] {
+                Head::begin_packed(&mut record, kind, expiry);
+                record.extend_from_slice(members);
+                let head = Head::parse(&record).unwrap();
+                assert_eq!(head, Head { kind, is_packed: true, expiry, body: members });
+                assert_eq!((head.generation(), head.doubted_since(), head.held_seconds()), (None, None, 0));
+                let mut again = Vec::new();
+                head.rewrite(&mut again, Some(9));
+                assert_eq!(Head::parse(&again).unwrap(), Head { expiry: Some(9), ..head });
+            }
         }
         Head::begin(&mut record, Kind::Hash, Some(5));
         record.extend_from_slice(b"12345678");
@@ -255,10 +261,14 @@ mod tests {
             b"\x81123456781234567",
             b"\x07",
             b"\x071234567812345678value",
+            b"\x43",
             b"\x44",
             b"\x40value",
             b"\x4112345678",
+            b"\xc3\0\0\0\0\0\0\0\0",
             b"\xc4\0\0\0\0\0\0\0\0",
+            b"\x031234567",
+            b"\x031234567812345678value",
             b"\x041234567",
         ] {
             assert!(Head::parse(bytes).is_err(), "{}", bytes.escape_ascii());

@@ -9,9 +9,10 @@
 //! A key whose expiry time has passed counts as absent; each gateway uses its own clock. A command
 //! that finds such a head removes it, if it is still the same.
 //!
-//! The fields of a hash and the members of a sorted set are separate records (`aggregate.rs`,
-//! `fields.rs`, `members.rs`), each as atomic as a head. A head without elements also counts as
-//! absent. The elements of a list lie in its head, or in chunks (`lists`).
+//! The fields of a hash and the members of a sorted set or of a large set are separate records
+//! (`aggregate.rs`, `fields.rs`, `members.rs`), each as atomic as a head. A head without elements
+//! also counts as absent. The members of a small set lie in its head (`packed.rs`, `sets.rs`). The
+//! elements of a list lie in its head, or in chunks (`lists`).
 
 mod aggregate;
 mod atomically;
@@ -24,6 +25,7 @@ mod expiry;
 mod fields;
 mod gateways;
 mod head;
+mod joins;
 mod key_event;
 mod key_locks;
 #[cfg(feature = "scripts")]
@@ -31,7 +33,11 @@ mod libraries;
 mod lists;
 mod members;
 mod order;
+mod packed;
 mod retries;
+#[cfg(test)]
+mod set_crossings;
+mod sets;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -44,11 +50,14 @@ pub(super) use drafts::Draft;
 pub(super) use expiry::{Census, Expiry, Stepped};
 pub(super) use gateways::GatewayRecord;
 pub(super) use head::{Head, Kind};
+pub(super) use joins::{Join, Joined};
 pub(super) use key_event::KeyEvent;
 pub(super) use key_locks::KeyLocks;
 pub(super) use lists::{Edit, Edited, Elements as ListElements, End, InPlace, part};
 pub(super) use members::{Member, Ranks, Rescored, score_of_record};
+pub(super) use packed::Packed;
 pub(super) use retries::Retries;
+pub(super) use sets::{Popped, in_order};
 pub(super) use sweep::FORGOTTEN_MS;
 pub(super) use transfer::{Destination, Transferred};
 pub(super) use walk::{Chunk, KeyRange, Walked};
@@ -70,7 +79,7 @@ pub(super) enum Family {
     Building = b'b' as isize,
     /// Cursors of `SCAN`.
     Cursor = b'c' as isize,
-    /// Fields of hashes.
+    /// Fields of hashes and members of sets.
     Field = b'f' as isize,
     /// Gateways.
     Gateway = b'g' as isize,
@@ -132,7 +141,7 @@ const FORESEEN_BYTES_MAX: usize = 256;
 /// Most bytes of a record's key in the index, without the byte of [`KeySpace::Gateway`].
 const PLACE_BYTES: usize = KEY_BYTES_MAX - 1;
 /// Most bytes of a key: its head's place also has the byte of the family.
-const KEY_BYTES: usize = PLACE_BYTES - 1;
+pub(super) const KEY_BYTES: usize = PLACE_BYTES - 1;
 /// Records that a read of several names requests at first; their values may be large.
 pub(super) const TOGETHER_FIRST: usize = 16;
 /// Most records that a read of several names requests.
@@ -313,6 +322,17 @@ impl Keyspace {
     pub(super) async fn change<R: Send>(
         &mut self,
         key: &[u8],
+        decide: impl FnMut(Option<Head<'_>>, &mut Vec<u8>) -> Result<Change<R>, Fault> + Send,
+    ) -> Result<R, Fault> {
+        self.change_unless_kept(key, None, decide).await
+    }
+
+    /// Does the same, but does not check whether a key of type `kept` that does not expire has
+    /// elements. If its head names a generation, `decide` must return [`Change::Keep`] for it.
+    async fn change_unless_kept<R: Send>(
+        &mut self,
+        key: &[u8],
+        kept: Option<Kind>,
         mut decide: impl FnMut(Option<Head<'_>>, &mut Vec<u8>) -> Result<Change<R>, Fault> + Send,
     ) -> Result<R, Fault> {
         place_of_head(&mut self.key, key)?;
@@ -326,7 +346,10 @@ impl Keyspace {
             let modified = session.update(&at, |record| {
                 changed = None;
                 let head = match record.map(Head::parse).transpose() {
-                    Ok(Some(head)) if head.generation().is_some() => {
+                    Ok(Some(head))
+                        if head.generation().is_some()
+                            && (head.expiry.is_some() || Some(head.kind) != kept) =>
+                    {
                         // The head alone does not show whether there are elements.
                         old.clear();
                         old.extend_from_slice(record.unwrap_or_default());

@@ -73,18 +73,20 @@ impl Keyspace {
         Ok(Some((record, aggregate)))
     }
 
-    /// Returns whether a key has at least this many elements.
+    /// Counts the elements of a key that are separate records, up to `most`.
     ///
     /// # Errors
     /// The store's errors.
-    pub(crate) async fn has_elements(&mut self, key: &[u8], count: usize) -> Result<bool, Fault> {
-        let Some(record) = self.head_record(key).await? else { return Ok(false) };
+    pub(crate) async fn count_elements(&mut self, key: &[u8], most: usize) -> Result<usize, Fault> {
+        let Some(record) = self.head_record(key).await? else { return Ok(0) };
         let aggregate = Aggregate::of(key, &Head::parse(&record)?);
         // A list is only copied in a transaction.
         let Some(aggregate) = aggregate.filter(|aggregate| aggregate.kind() != Kind::List) else {
-            return Ok(false);
+            return Ok(0);
         };
-        Ok(self.walk_elements(&mut aggregate.elements(), count, |_, _| {}).await? == Walked::Paused)
+        let mut count = 0;
+        self.walk_elements(&mut aggregate.elements(), most, |_, _| count += 1).await?;
+        Ok(count)
     }
 
     /// Copies the value of a head. Returns `None` if the source has ended by then, or if it has
