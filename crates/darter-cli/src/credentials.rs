@@ -289,6 +289,10 @@ pub(crate) struct GatewayArgs {
     /// Require client certificates signed by the CAs in this PEM file
     #[arg(help_heading = HEADING, long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
+    /// With --tls-cert: connect to the pool's other gateways, whose certificates are signed by the CAs
+    /// in this PEM file, and show them the certificate of --tls-cert
+    #[arg(help_heading = HEADING, long, value_name = "FILE", requires = "tls_cert")]
+    peer_tls_ca: Option<PathBuf>,
 }
 
 impl GatewayArgs {
@@ -297,9 +301,11 @@ impl GatewayArgs {
         let identity = IdentityArgs { tls_cert: self.tls_cert.clone(), tls_key: self.tls_key.clone() };
         let tls = |identity| NodeTls::from_files(identity, self.tls_client_ca.as_deref());
         let tls = identity.files().map(tls).transpose().map_err(Failure::usage)?;
+        let peer_tls = |ca: &Path| ClientTls::from_files(ca, identity.files());
+        let peer_tls = self.peer_tls_ca.as_deref().map(peer_tls).transpose().map_err(Failure::usage)?;
         let password =
             self.password_file.as_deref().map_or(Ok(Vec::new()), |path| secret(path, "password"))?;
-        Ok(GatewayOptions { password, tls, ..GatewayOptions::default() })
+        Ok(GatewayOptions { password, tls, peer_tls, ..GatewayOptions::default() })
     }
 
     /// Returns whether clients must authenticate.

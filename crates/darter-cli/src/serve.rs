@@ -39,6 +39,11 @@ pub struct ServeCommand {
     /// The page and the tree require the password, if there is one, and transmit it unencrypted
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = address_or_port)]
     http: Option<SocketAddr>,
+    /// Host, with or without a port, at which the pool's other gateways reach this one [default: the
+    /// address of --resp; if that is 0.0.0.0 or [::], the address from which this machine reaches the
+    /// memory nodes, or loopback for a file]
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = announced)]
+    announce: Option<String>,
     /// Number of threads that serve clients
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
@@ -83,6 +88,10 @@ struct Limits {
     /// Maximum size of all clients' unfinished requests and unread replies together
     #[arg(long, value_name = "SIZE", default_value = "2GiB")]
     buffer_bytes: ByteSize,
+    /// Maximum size of the messages that wait for one subscriber, or for one other gateway, before it
+    /// is disconnected
+    #[arg(long, value_name = "SIZE", default_value = "32MiB")]
+    message_bytes: ByteSize,
     /// Time in seconds after which a client is disconnected if its unread replies fill its socket
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     patience: Duration,
@@ -109,6 +118,17 @@ fn address_or_port(text: &str) -> Result<SocketAddr, String> {
     }
     text.parse()
         .map_err(|_| "not a port or an address with a port; write for example 127.0.0.1:9701".to_owned())
+}
+
+/// Longest host name with a port.
+const ANNOUNCED_BYTES_MAX: usize = 260;
+
+fn announced(text: &str) -> Result<String, String> {
+    let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+    if text.is_empty() || text.len() > ANNOUNCED_BYTES_MAX || !text.bytes().all(is_host) {
+        return Err("not a host name or an IP address; write for example 10.0.0.1 or cache-1:6379".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 impl ServeCommand {
@@ -157,6 +177,8 @@ impl ServeCommand {
             input_bytes_max: bytes(self.limits.input_bytes).min(2 << 30),
             output_bytes_max: bytes(self.limits.output_bytes),
             buffer_bytes_max: bytes(self.limits.buffer_bytes),
+            message_bytes_max: bytes(self.limits.message_bytes),
+            announce: self.announce.clone(),
             patience: self.limits.patience,
             #[cfg(feature = "scripts")]
             script_threads: usize::from(self.limits.script_threads),

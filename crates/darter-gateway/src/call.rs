@@ -4,11 +4,16 @@
 use super::clients::ClientInfo;
 use super::fault::{Fault, NO_INTEGER};
 use super::keyspace::Keyspace;
+use super::mailbox::Mailbox;
+use super::monitors::Monitoring;
 use super::number;
+use super::peers::Sender;
+use super::pubsub::{Published, Subscriptions};
 use super::queue::{Mode, Queue, Watched};
 use super::reply::Reply;
 use super::request::Arguments;
 use super::state::GatewayState;
+use super::waiting::Waiter;
 use std::sync::Arc;
 
 /// Most bytes of a reply of several elements that waits for earlier replies.
@@ -26,6 +31,19 @@ pub(super) enum Ahead {
     GivenUp,
 }
 
+/// Which replies are sent to a client. Messages are always sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Replies {
+    /// All.
+    Sent,
+    /// None.
+    Off,
+    /// The request in progress has none.
+    Skip,
+    /// The next request has none.
+    SkipNext,
+}
+
 /// The state of a client between two requests.
 #[derive(Debug)]
 pub(super) struct Client {
@@ -41,6 +59,20 @@ pub(super) struct Client {
     pub queue: Option<Box<Queue>>,
     /// The watched keys.
     pub watched: Watched,
+    /// The messages of its subscriptions, and the commands that it monitors, if there may be any.
+    pub mailbox: Option<Arc<Mailbox>>,
+    /// The right to see each command, after `MONITOR`.
+    pub monitoring: Option<Monitoring>,
+    /// Which replies are sent.
+    pub replies: Replies,
+    /// The channels and patterns to which the client has subscribed.
+    pub subscriptions: Option<Box<Subscriptions>>,
+    /// What was published in a transaction in progress, to be sent after its commit.
+    pub published: Published,
+    /// The gateway whose messages arrive on this connection.
+    pub sender: Option<Arc<Sender>>,
+    /// The place of the client among those that wait for elements, during a command that waits.
+    pub waiter: Option<Box<Waiter>>,
     /// Whether the request overlaps earlier ones of the client.
     pub ahead: Ahead,
     /// The right to use a thread for scripts, during a command that runs scripts.
@@ -58,6 +90,13 @@ impl Client {
             is_closing: false,
             queue: None,
             watched: Watched::new(),
+            mailbox: None,
+            monitoring: None,
+            replies: Replies::Sent,
+            subscriptions: None,
+            published: Published::default(),
+            sender: None,
+            waiter: None,
             ahead: Ahead::No,
             #[cfg(feature = "scripts")]
             slot: None,
@@ -76,10 +115,29 @@ impl Client {
         }
     }
 
-    /// Returns the bytes that a transaction in progress and the watched keys hold.
+    /// Returns the client's mailbox, which is created if there is none. The client is cut off when
+    /// more bytes of messages wait.
+    pub(super) fn mailbox(&mut self, bytes_max: usize) -> Arc<Mailbox> {
+        Arc::clone(self.mailbox.get_or_insert_with(|| Mailbox::new(bytes_max)))
+    }
+
+    /// Returns whether the reply to the request in progress is not sent.
+    pub(super) fn is_silent(&self) -> bool {
+        matches!(self.replies, Replies::Off | Replies::Skip)
+    }
+
+    /// Returns whether the client waits for messages in RESP2, in which no other replies can be
+    /// between them.
+    pub(super) fn is_listening(&self) -> bool {
+        self.subscriptions.is_some() && !self.is_resp3
+    }
+
+    /// Returns the bytes that a transaction in progress, the watched keys and the subscriptions hold.
     pub(super) fn held_bytes(&self) -> usize {
         let watched: usize = self.watched.keys().map(Vec::capacity).sum();
-        watched + self.queue.as_ref().map_or(0, |queue| queue.buffer_bytes())
+        watched
+            + self.queue.as_ref().map_or(0, |queue| queue.buffer_bytes())
+            + self.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.held_bytes())
     }
 }
 
@@ -105,6 +163,16 @@ impl Call<'_> {
     /// [`NO_INTEGER`].
     pub(super) fn integer(&self, argument: usize) -> Result<i64, Fault> {
         number::integer(self.args.get(argument)).ok_or(NO_INTEGER)
+    }
+
+    /// Returns the number of keys that an argument gives.
+    ///
+    /// # Errors
+    /// Fails if it is not a positive integer.
+    pub(super) fn key_count(&self, argument: usize) -> Result<usize, Fault> {
+        let said = number::integer(self.args.get(argument)).and_then(|said| usize::try_from(said).ok());
+        let none = || Fault::said("ERR numkeys should be greater than 0");
+        said.filter(|&said| said > 0).ok_or_else(none)
     }
 
     /// Fails if the reply exceeds what a client may leave unread, or what may wait for earlier

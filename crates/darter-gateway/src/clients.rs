@@ -9,9 +9,10 @@ use darter_fabric::wire::{Inbox, Outbox};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 /// Means that no command has run yet.
@@ -36,9 +37,80 @@ pub(super) struct ClientInfo {
     command: AtomicU32,
     held: HeldBytes,
     is_resp3: AtomicBool,
+    /// The subscriptions to channels, to patterns and to sharded channels.
+    subscribed: [AtomicUsize; 3],
+    /// The number of commands since `MULTI` plus one; 0 outside of a transaction.
+    queued: AtomicUsize,
     /// Whether requests of the client are in progress.
     pub is_busy: AtomicBool,
+    waiting: Waiting,
+    is_monitor: AtomicBool,
     pub(super) names: Mutex<Names>,
+}
+
+/// Whether a client waits in a command.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// One of the constants below.
+    state: AtomicU8,
+    changed: Notify,
+}
+
+/// The client does not wait.
+const RUNNING: u8 = 0;
+/// It waits, and other clients cannot end that.
+const PAUSED: u8 = 1;
+/// It waits in a command that `CLIENT UNBLOCK` can end.
+const BLOCKED: u8 = 2;
+/// `CLIENT UNBLOCK` ends the command as if its time was over.
+const TIMED_OUT: u8 = 3;
+/// `CLIENT UNBLOCK` ends the command with an error.
+const FAILED: u8 = 4;
+
+/// How `CLIENT UNBLOCK` ends a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unblock {
+    /// As if its time was over.
+    Timeout,
+    /// With an error.
+    Error,
+}
+
+/// Marks a client as waiting until it is dropped.
+#[derive(Debug)]
+pub(super) struct WaitingClient<'c> {
+    clients: &'c Clients,
+    info: &'c ClientInfo,
+}
+
+impl WaitingClient<'_> {
+    /// Waits until another client ends the command.
+    pub(super) async fn unblocked(&self) -> Unblock {
+        let Waiting { state, changed } = &self.info.waiting;
+        loop {
+            let notified = changed.notified();
+            match state.load(Ordering::Acquire) {
+                TIMED_OUT => return Unblock::Timeout,
+                FAILED => return Unblock::Error,
+                _ => notified.await,
+            }
+        }
+    }
+}
+
+impl Drop for WaitingClient<'_> {
+    fn drop(&mut self) {
+        self.info.waiting.state.store(RUNNING, Ordering::Release);
+        self.clients.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The types of clients that a gateway has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClientKind {
+    Normal,
+    /// It has subscriptions.
+    Subscriber,
 }
 
 /// The bytes of a client's buffers. A client that waits for its next request holds none.
@@ -93,6 +165,43 @@ impl ClientInfo {
         self.is_resp3.store(is_resp3, Ordering::Relaxed);
     }
 
+    /// Records the subscriptions to channels, to patterns and to sharded channels.
+    pub(super) fn is_subscribed(&self, counts: [usize; 3]) {
+        for (subscribed, count) in self.subscribed.iter().zip(counts) {
+            subscribed.store(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Records the number of commands since `MULTI`, if a transaction has begun.
+    #[inline]
+    pub(super) fn has_queued(&self, count: Option<usize>) {
+        self.queued.store(count.map_or(0, |count| count + 1), Ordering::Relaxed);
+    }
+
+    /// Records whether the client sees all commands.
+    pub(super) fn is_monitor(&self, yes: bool) {
+        self.is_monitor.store(yes, Ordering::Relaxed);
+    }
+
+    /// Returns the type of the client.
+    pub(super) fn kind(&self) -> ClientKind {
+        let is_subscribed = self.subscribed.iter().any(|count| count.load(Ordering::Relaxed) > 0);
+        if is_subscribed { ClientKind::Subscriber } else { ClientKind::Normal }
+    }
+
+    /// Returns the letters for the state of the client.
+    fn flags(&self) -> String {
+        let flags = [
+            (self.is_monitor.load(Ordering::Relaxed), 'O'),
+            (self.kind() == ClientKind::Subscriber, 'P'),
+            (self.queued.load(Ordering::Relaxed) > 0, 'x'),
+            (self.waiting.state.load(Ordering::Relaxed) != RUNNING, 'b'),
+        ];
+        let flags: String =
+            flags.into_iter().filter_map(|(is_set, letter)| is_set.then_some(letter)).collect();
+        if flags.is_empty() { "N".to_owned() } else { flags }
+    }
+
     /// Records the bytes of the client's buffers.
     pub(super) fn holds(&self, inbox: &Inbox, outbox: &Outbox, all: usize) {
         let arrived = inbox.arrived().len();
@@ -123,8 +232,8 @@ impl ClientInfo {
         let load = |bytes: &AtomicUsize| bytes.load(Ordering::Relaxed);
         let _ = writeln!(
             line,
-            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf={} qbuf-free={} \
-             argv-mem=0 multi-mem=0 rbs={} rbp={} obl={} oll=0 omem=0 tot-mem={} events=r cmd={} user=default redir=-1 resp={} \
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db=0 sub={} psub={} ssub={} multi={} qbuf={} \
+             qbuf-free={} argv-mem=0 multi-mem=0 rbs={} rbp={} obl={} oll=0 omem=0 tot-mem={} events=r cmd={} user=default redir=-1 resp={} \
              lib-name={} lib-ver={}",
             self.id,
             self.address,
@@ -133,6 +242,11 @@ impl ClientInfo {
             names.name,
             age_ms / 1000,
             idle_ms / 1000,
+            self.flags(),
+            load(&self.subscribed[0]),
+            load(&self.subscribed[1]),
+            load(&self.subscribed[2]),
+            crate::number::signed(load(&self.queued)) - 1,
             load(&held.arrived),
             load(&held.room),
             load(&held.output),
@@ -151,6 +265,8 @@ impl ClientInfo {
 #[derive(Debug, Default)]
 pub(super) struct Clients {
     last: AtomicU64,
+    /// Number of clients that wait in a command.
+    waiting: AtomicUsize,
     all: Mutex<Connected>,
 }
 
@@ -187,7 +303,11 @@ impl Clients {
             command: AtomicU32::new(NO_COMMAND),
             held: HeldBytes::default(),
             is_resp3: AtomicBool::new(false),
+            subscribed: Default::default(),
+            queued: AtomicUsize::new(0),
             is_busy: AtomicBool::new(false),
+            waiting: Waiting::default(),
+            is_monitor: AtomicBool::new(false),
             names: Mutex::default(),
         });
         let mut all = lock(&self.all);
@@ -247,6 +367,30 @@ impl Clients {
         let mut all = lock(&self.all);
         all.clients.remove(&id);
         all.strangers.remove(&id);
+    }
+
+    /// Marks a client as waiting in a command, until the returned value is dropped.
+    pub(super) fn wait<'c>(&'c self, info: &'c ClientInfo, can_be_unblocked: bool) -> WaitingClient<'c> {
+        let state = if can_be_unblocked { BLOCKED } else { PAUSED };
+        info.waiting.state.store(state, Ordering::Release);
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        WaitingClient { clients: self, info }
+    }
+
+    /// Returns the number of clients that wait in a command.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Ends the command in which a client waits, if it is one that can be ended. Returns whether it is.
+    pub(super) fn unblock(&self, id: u64, how: Unblock) -> bool {
+        let all = lock(&self.all);
+        let Some((info, _)) = all.clients.get(&id) else { return false };
+        let new = if how == Unblock::Timeout { TIMED_OUT } else { FAILED };
+        let state = &info.waiting.state;
+        let is_done = state.compare_exchange(BLOCKED, new, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        info.waiting.changed.notify_waiters();
+        is_done
     }
 
     /// Returns the number of clients.

@@ -1,7 +1,7 @@
 //! Which requests of a pipeline may run at the same time: those whose keys the table of commands
 //! shows, unless both use a key and one of them changes it. All other requests run alone.
 
-use super::call::Client;
+use super::call::{Client, Replies};
 use super::request::Arguments;
 use super::table::Command;
 use std::hash::{BuildHasher, RandomState};
@@ -141,11 +141,18 @@ impl Conflicts {
 /// Returns the command of a request that may overlap others: it is executed at once, and all that
 /// it reads and changes belongs to the keys that the table shows.
 fn overlapping(args: &Arguments<'_>, client: &Client) -> Option<&'static Command> {
-    if args.is_empty() || !client.is_trusted || client.queue.is_some() {
+    if args.is_empty()
+        || !client.is_trusted
+        || client.queue.is_some()
+        || client.is_listening()
+        || client.replies != Replies::Sent
+    {
         return None;
     }
     let command = Command::named(args.get(0)).filter(|command| command.takes(args.len()))?;
-    let is_of_keys = command.is("write") || command.is("readonly");
+    let is_of_keys = (command.is("write") || command.is("readonly"))
+        && !command.is("movablekeys")
+        && !command.is("blocking");
     (is_of_keys && (1..=KEYS_MAX).contains(&command.keys_at(args.len()).len())).then_some(command)
 }
 
@@ -209,6 +216,10 @@ mod tests {
             "flushdb",
             "eval x 1 a",
             "fcall f 1 a",
+            "lmpop 1 a left",
+            "blpop a 0",
+            "blmove a b left left 0",
+            "bzpopmin a 0",
             "function list",
             "script flush",
             "scan 0",
@@ -220,7 +231,17 @@ mod tests {
             "info",
             "config get x",
             "object encoding a",
+            "georadius a 0 0 1 m store b",
+            "georadius a 0 0 1 m",
             "memory usage a",
+            "publish a x",
+            "spublish a x",
+            "subscribe a",
+            "zunionstore a 1 b",
+            "zinter 1 a",
+            "sintercard 1 a",
+            "zmpop 1 a min",
+            "sort a",
             "nosuch a",
             "get",
             "get a b",

@@ -7,18 +7,23 @@
 //! received, so that a client may write all of its requests before it reads; the gateway drops the
 //! client if too many bytes of requests are waiting. A client that has shut down its side gets all
 //! replies.
+//!
+//! The messages of a client's subscriptions wait in its mailbox, and are sent between the replies to
+//! two batches of requests.
 
 use super::call::Client;
 use super::clients::ClientInfo;
+use super::mailbox::CutOff;
+use super::reply::put_message;
 use super::request::Parser;
+use super::socket::Socket;
 use super::state::LogLine;
 use super::worker::Worker;
 use darter_fabric::turns;
 use darter_fabric::wire::{Channel, Inbox, Outbox};
-use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
+use rustix::net::sockopt;
 use std::future::poll_fn;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,31 +41,6 @@ const SENT_AT_A_TIME: usize = 64 << 10;
 const UNSENT_MAX: usize = 16 << 20;
 /// The same while the buffers of all clients hold more than half of their limit.
 const UNSENT_WHEN_SCARCE: usize = 256 << 10;
-
-/// A socket whose readiness the connection tracks itself.
-struct Socket(Rc<TcpStream>);
-
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl Read for Socket {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(recv(&self.0, buffer, RecvFlags::empty())?.0)
-    }
-}
-
-impl Write for Socket {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(send(&self.0, bytes, SendFlags::NOSIGNAL)?)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// A client's connection.
 pub(super) struct Connection {
@@ -154,18 +134,64 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends waiting replies as far as the socket accepts them, and waits until bytes are received
-    /// or the client has shut down its side.
+    /// Sends waiting replies and messages as far as the socket accepts them, and waits until bytes
+    /// are received or the client has shut down its side.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.outbox.waiting() > 0
-            && let Poll::Ready(sent) = self.poll_send(0, context)
-        {
-            sent?;
-            self.client.info.is_busy.store(false, Ordering::Release);
-            self.rest();
-            self.count()?;
+        loop {
+            if self.outbox.waiting() > 0 {
+                let Poll::Ready(sent) = self.poll_send(0, context) else { break };
+                sent?;
+                self.client.info.is_busy.store(false, Ordering::Release);
+                self.rest();
+                self.count()?;
+            }
+            if !self.take_messages(context)? {
+                break;
+            }
         }
+        self.check_cut_off(context)?;
         self.poll_fill(context)
+    }
+
+    /// Takes messages from the client's mailbox, up to a limit. Returns whether there were any; if
+    /// not, the task is woken when one arrives.
+    fn take_messages(&mut self, context: &Context<'_>) -> io::Result<bool> {
+        let Self { client, outbox, worker, .. } = self;
+        let Some(mailbox) = &client.mailbox else { return Ok(false) };
+        let is_resp3 = client.is_resp3;
+        let taken = mailbox.poll_take(context, |message| {
+            if outbox.bytes.capacity() == 0 {
+                outbox.bytes = worker.output();
+            }
+            put_message(outbox, message, is_resp3);
+            outbox.waiting() < SENT_AT_ONCE
+        });
+        match taken {
+            Poll::Ready(Ok(())) => Ok(true),
+            Poll::Ready(Err(CutOff)) => Err(self.is_cut_off()),
+            Poll::Pending => Ok(false),
+        }
+    }
+
+    /// Fails if the client is cut off from its messages; if it is later, the task is woken.
+    fn check_cut_off(&self, context: &Context<'_>) -> io::Result<()> {
+        let Some(mailbox) = &self.client.mailbox else { return Ok(()) };
+        mailbox.poll_cut_off(context).map_err(|CutOff| self.is_cut_off())
+    }
+
+    fn is_cut_off(&self) -> io::Error {
+        self.is_dropped("connection dropped: it does not read its messages");
+        io::ErrorKind::OutOfMemory.into()
+    }
+
+    /// Counts and logs that the gateway drops the client.
+    fn is_dropped(&self, why: &'static str) {
+        let shared = &self.worker.shared;
+        shared.counts.dropped.fetch_add(1, Ordering::Relaxed);
+        if shared.may_log(LogLine::Dropped) {
+            let ClientInfo { id, address, .. } = &*self.client.info;
+            warn!(client = id, %address, bytes = self.held_bytes, "{why}");
+        }
     }
 
     /// Waits until bytes are received or the client has shut down its side.
@@ -281,11 +307,7 @@ impl Connection {
         let grows = now > self.held_bytes;
         self.held_bytes = now;
         if is_too_much || grows && all > options.buffer_bytes_max {
-            self.worker.shared.counts.dropped.fetch_add(1, Ordering::Relaxed);
-            if self.worker.shared.may_log(LogLine::Dropped) {
-                let ClientInfo { id, address, .. } = &*self.client.info;
-                warn!(client = id, %address, bytes = now, "connection dropped: its buffers hold too much");
-            }
+            self.is_dropped("connection dropped: its buffers hold too much");
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         Ok(())

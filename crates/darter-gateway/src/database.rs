@@ -20,6 +20,10 @@ pub enum Collection {
     Hash,
     /// A sorted set.
     SortedSet,
+    /// A set.
+    Set,
+    /// A list.
+    List,
 }
 
 impl Collection {
@@ -29,6 +33,8 @@ impl Collection {
         match self {
             Self::Hash => Kind::Hash.name(),
             Self::SortedSet => Kind::SortedSet.name(),
+            Self::Set => Kind::Set.name(),
+            Self::List => Kind::List.name(),
         }
     }
 
@@ -38,6 +44,8 @@ impl Collection {
         match self {
             Self::Hash => "HGETALL",
             Self::SortedSet => "ZRANGE",
+            Self::Set => "SMEMBERS",
+            Self::List => "LRANGE",
         }
     }
 }
@@ -57,6 +65,8 @@ impl RedisValue {
             Kind::String => Self::String(head.string()?.to_vec()),
             Kind::Hash => Self::Elements(Collection::Hash),
             Kind::SortedSet => Self::Elements(Collection::SortedSet),
+            Kind::Set => Self::Elements(Collection::Set),
+            Kind::List => Self::Elements(Collection::List),
         })
     }
 

@@ -8,7 +8,6 @@ pub(super) enum Fault {
     /// The client's fault: an error text in Redis's words that begins with its code.
     Said(Cow<'static, str>),
     /// The same, but a transaction in which it occurs must not be committed.
-    #[cfg_attr(not(feature = "scripts"), expect(dead_code, reason = "scripts use it"))]
     Ended(Cow<'static, str>),
     /// An error of the store.
     Store(darter::Error),
@@ -33,9 +32,13 @@ impl Fault {
     }
 
     /// Returns an error that ends the transaction in which it occurs.
-    #[cfg(feature = "scripts")]
     pub(super) fn ended(text: impl Into<Cow<'static, str>>) -> Self {
         Self::Ended(text.into())
+    }
+
+    /// Returns whether it is [`WRONG_TYPE`].
+    pub(super) fn is_wrong_type(&self) -> bool {
+        matches!(self, Self::Said(text) if text.starts_with("WRONGTYPE "))
     }
 
     /// Returns the text of the error reply.

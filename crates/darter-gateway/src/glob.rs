@@ -83,6 +83,19 @@ impl Glob {
         self.advance(&mut progress, text, &mut steps).unwrap_or(false)
     }
 
+    /// Returns whether a text of any length matches. Lets other clients have turns.
+    pub(super) async fn decides(&self, text: &[u8]) -> bool {
+        let mut progress = Progress::default();
+        loop {
+            let mut steps = TURN_STEPS;
+            let decided = self.advance(&mut progress, text, &mut steps);
+            turns::worked((TURN_STEPS - steps) * STEP_BYTES).await;
+            if let Some(is_match) = decided {
+                return is_match;
+            }
+        }
+    }
+
     /// Continues a match for at most `steps` steps, which it subtracts from `steps`. Returns
     /// whether the text matches, or `None` if the steps are used up before that is decided.
     fn advance(&self, progress: &mut Progress, text: &[u8], steps: &mut usize) -> Option<bool> {

@@ -4,7 +4,8 @@
 //! Each worker is a thread with its own executor and a task for each of its clients (`thread.rs`,
 //! `worker.rs`, `connection.rs`). A task parses the requests that have arrived (`request.rs`),
 //! executes them (`connection/requests.rs`, `call.rs`, `commands/`), and sends their replies together.
-//! `lua/` runs scripts. `keyspace/` and docs/gateway.md describe how keys are stored in the index.
+//! `lua/` runs scripts. `pubsub/` has the subscriptions of clients, and `peers/` sends messages to the
+//! other gateways of the pool. `keyspace/` and docs/gateway.md describe how keys are stored in the index.
 //! Over a pool on this machine, a task only waits for its socket; over memory nodes, other clients
 //! are served while a request waits for its round trips, and requests of one client overlap
 //! (`conflicts.rs`).
@@ -21,21 +22,32 @@ mod error;
 mod extended;
 mod fabric_driver;
 mod fault;
+mod geo;
 mod glob;
 mod hexadecimal;
+mod hyperloglog;
 pub mod json;
 mod keyspace;
 #[cfg(feature = "scripts")]
 mod lua;
+mod mailbox;
+mod monitors;
+mod named_keys;
+mod notifications;
 mod number;
 mod options;
 mod pace;
+mod pause;
+mod peers;
 mod pipeline;
+mod pubsub;
 mod queue;
+mod rdb;
 mod reply;
 mod request;
 mod score;
 mod slow;
+mod socket;
 mod state;
 mod statistics;
 mod status;
@@ -43,6 +55,7 @@ mod subcommands;
 mod table;
 mod thread;
 mod turns;
+mod waiting;
 mod worker;
 
 pub use darter_telemetry::{HttpPort, PortError, Stop};
@@ -57,7 +70,7 @@ use error::system;
 use state::GatewayState;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use tracing::info;
+use tracing::{info, warn};
 
 /// The version of Redis that the gateway reports to clients.
 pub const REDIS_VERSION: &str = "7.0.15";
@@ -74,7 +87,11 @@ impl Gateway {
     ///
     /// # Errors
     /// Fails if the gateway cannot listen on the address.
-    pub fn bind(address: SocketAddr, store: Store, options: GatewayOptions) -> Result<Self, GatewayError> {
+    pub fn bind(
+        address: SocketAddr,
+        store: Store,
+        mut options: GatewayOptions,
+    ) -> Result<Self, GatewayError> {
         let listener =
             TcpListener::bind(address).map_err(|source| GatewayError::Listen { address, source })?;
         // A second call replaces the backlog of 128 that `bind` has set.
@@ -82,6 +99,15 @@ impl Gateway {
         rustix::net::listen(&listener, backlog)
             .map_err(|error| GatewayError::Listen { address, source: error.into() })?;
         listener.set_nonblocking(true).map_err(system("set up the listening socket"))?;
+        let bound = listener.local_addr().map_err(system("get the listening address"))?;
+        options.announce = peers::announced(options.announce.as_deref(), bound, &store);
+        if options.announce.is_some() && options.tls.is_some() && options.peer_tls.is_none() {
+            warn!(
+                "without --peer-tls-ca this gateway does not connect to the pool's other gateways: clients of \
+                 different gateways cannot send messages to each other"
+            );
+            options.announce = None;
+        }
         Ok(Self { listener, shared: Arc::new(GatewayState::new(store, options)) })
     }
 

@@ -1,6 +1,6 @@
 //! The options of a gateway.
 
-use darter_fabric::wire::NodeTls;
+use darter_fabric::wire::{ClientTls, NodeTls};
 use std::time::Duration;
 
 /// The options of a gateway.
@@ -10,6 +10,13 @@ pub struct GatewayOptions {
     pub password: Vec<u8>,
     /// The TLS configuration. Without TLS anyone on the network can read and change the traffic.
     pub tls: Option<NodeTls>,
+    /// How other gateways' certificates are verified, and the certificate that is shown to them. A
+    /// gateway with [`GatewayOptions::tls`] and without this connects to no other gateway.
+    pub peer_tls: Option<ClientTls>,
+    /// The host, with or without a port, at which other gateways of the pool reach this one. If it
+    /// is `None`, it is the address on which the gateway listens; and if that stands for all
+    /// addresses, the one from which it reaches memory nodes, or loopback.
+    pub announce: Option<String>,
     /// Number of threads that serve clients.
     pub threads: usize,
     /// Most connections.
@@ -25,6 +32,9 @@ pub struct GatewayOptions {
     /// Bytes of requests and replies of all clients together beyond which the gateway drops a
     /// client that adds to them.
     pub buffer_bytes_max: usize,
+    /// Bytes of messages that wait for one subscriber, or for one other gateway, beyond which it is
+    /// cut off.
+    pub message_bytes_max: usize,
     /// How long a client may leave its socket full of unread replies.
     pub patience: Duration,
     /// Most clients of a thread whose requests wait for memory nodes at once, and most sessions for
@@ -53,12 +63,15 @@ impl Default for GatewayOptions {
         Self {
             password: Vec::new(),
             tls: None,
+            peer_tls: None,
+            announce: None,
             threads: 1,
             connections_max: 10_000,
             backlog: 1024,
             input_bytes_max: 1 << 30,
             output_bytes_max: 256 << 20,
             buffer_bytes_max: 2 << 30,
+            message_bytes_max: 32 << 20,
             patience: Duration::from_secs(60),
             sessions_max: 64,
             allow_flush: false,

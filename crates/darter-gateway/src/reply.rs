@@ -1,10 +1,21 @@
 //! Replies: RESP2, or RESP3 for clients that have switched to it.
 
+use super::mailbox::Message;
 use darter_fabric::turns;
 use darter_fabric::wire::Outbox;
 
 /// The work of a line, in bytes.
 const LINE_BYTES: usize = 64;
+
+/// Appends a message. A push is an array in RESP2.
+pub(super) fn put_message(out: &mut Outbox, message: &Message, is_resp3: bool) {
+    if message.is_push {
+        out.bytes.push(if is_resp3 { b'>' } else { b'*' });
+    }
+    out.bytes.extend_from_slice(&message.bytes);
+    out.seal_if_long();
+    turns::count(LINE_BYTES + message.bytes.len());
+}
 
 /// The writer of one reply, which is appended to the waiting replies.
 #[derive(Debug)]
@@ -88,7 +99,11 @@ impl<'o> Reply<'o> {
 
     /// Writes a score.
     pub(super) fn double(&mut self, number: f64) {
-        let text = super::score::text(number);
+        self.decimal(&super::score::text(number));
+    }
+
+    /// Writes a decimal number.
+    pub(super) fn decimal(&mut self, text: &str) {
         if self.is_resp3 { self.line(b',', text.as_bytes()) } else { self.bulk(text.as_bytes()) }
     }
 
@@ -108,6 +123,16 @@ impl<'o> Reply<'o> {
     /// Writes 1 or 0.
     pub(super) fn flag(&mut self, yes: bool) {
         self.out.bytes.extend_from_slice(if yes { b":1\r\n" } else { b":0\r\n" });
+    }
+
+    /// Begins a push of `count` replies, which is an array in RESP2.
+    pub(super) fn push(&mut self, count: usize) {
+        self.counted(if self.is_resp3 { b'>' } else { b'*' }, count);
+    }
+
+    /// Writes a message.
+    pub(super) fn message(&mut self, message: &Message) {
+        put_message(self.out, message, self.is_resp3);
     }
 
     /// Writes a complete reply.
@@ -196,6 +221,11 @@ impl<'o> Reply<'o> {
     /// Turns everything written from a position on into an array, by inserting its header.
     pub(super) fn array_from(&mut self, position: usize, count: usize) {
         self.put_head(position, b'*', count);
+    }
+
+    /// Turns everything written from a position on into a set, by inserting its header.
+    pub(super) fn set_from(&mut self, position: usize, count: usize) {
+        self.put_head(position, if self.is_resp3 { b'~' } else { b'*' }, count);
     }
 
     /// Turns everything written from a position on into a map, by inserting its header.

@@ -4,10 +4,17 @@ use super::clients::Clients;
 use super::fault::Fault;
 #[cfg(feature = "scripts")]
 use super::lua::Scripts;
+use super::mailbox::HeldBytes;
+use super::monitors::Monitors;
+use super::notifications::Notifications;
 use super::options::GatewayOptions;
+use super::pause::Pause;
+use super::peers::Peers;
+use super::pubsub::PubSub;
 use super::request::BULK_BYTES_MAX;
 use super::slow::SlowLog;
 use super::statistics::{Baseline, Counts, Since, Sums, ThreadCounts};
+use super::waiting::Waiting;
 use darter::engine::Engine;
 use darter::{IndexKind, Store};
 use darter_fabric::{Fabric, Provider};
@@ -45,8 +52,15 @@ pub(super) struct GatewayState {
     pub(super) is_prefetched: bool,
     /// The longest accepted argument, in bytes: the largest value of the pool.
     pub(super) argument_bytes_max: usize,
-    /// Bytes of the buffers of requests and replies that are waiting.
-    pub(super) held_bytes: AtomicUsize,
+    /// Bytes of the buffers of requests and replies that are waiting, and of messages.
+    pub(super) held_bytes: Arc<AtomicUsize>,
+    pub(super) pubsub: Arc<PubSub>,
+    pub(super) peers: Peers,
+    pub(super) monitors: Arc<Monitors>,
+    pub(super) pause: Pause,
+    pub(super) notifications: Notifications,
+    /// The clients that wait for elements of keys.
+    pub(super) waiting: Arc<Waiting>,
     pub(super) is_stopping: AtomicBool,
     /// The last failure to reach a memory node, and its time.
     node_failure: Mutex<Option<(String, Instant)>>,
@@ -118,7 +132,14 @@ impl GatewayState {
     pub(super) fn new(store: Store, mut options: GatewayOptions) -> Self {
         options.connections_max = connections_max(&store, &options);
         let threads = (0..options.threads.max(1)).map(|_| Arc::default()).collect();
+        let held_bytes = Arc::<AtomicUsize>::default();
+        let held = HeldBytes::new(Arc::clone(&held_bytes), options.buffer_bytes_max);
         Self {
+            pubsub: Arc::new(PubSub::new(held.clone())),
+            monitors: Arc::new(Monitors::new(held.clone())),
+            pause: Pause::default(),
+            notifications: Notifications::default(),
+            peers: Peers::new(held, options.message_bytes_max),
             threads,
             slow: SlowLog::new(options.slow, options.slow_entries),
             #[cfg(feature = "scripts")]
@@ -136,7 +157,8 @@ impl GatewayState {
             clients: Clients::default(),
             counts: Counts::default(),
             since: Instant::now(),
-            held_bytes: AtomicUsize::new(0),
+            held_bytes,
+            waiting: Arc::default(),
             is_stopping: AtomicBool::new(false),
             node_failure: Mutex::default(),
         }

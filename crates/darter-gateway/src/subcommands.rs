@@ -1,5 +1,6 @@
 //! The subcommands of commands, for `COMMAND` and `CLIENT LIST`.
 
+use super::request::Arguments;
 use super::table::{Command, CommandId};
 
 /// A subcommand.
@@ -26,6 +27,7 @@ const fn of_a_key(of: CommandId, name: &'static str, arity: i64) -> Subcommand {
 /// All subcommands, by command.
 pub(super) static SUBCOMMANDS: &[Subcommand] = &[
     of(CommandId::Client, "client|getname", 2),
+    of(CommandId::Client, "client|getredir", 2),
     of(CommandId::Client, "client|help", 2),
     of(CommandId::Client, "client|id", 2),
     of(CommandId::Client, "client|info", 2),
@@ -33,8 +35,12 @@ pub(super) static SUBCOMMANDS: &[Subcommand] = &[
     of(CommandId::Client, "client|list", -2),
     of(CommandId::Client, "client|no-evict", 3),
     of(CommandId::Client, "client|no-touch", 3),
+    of(CommandId::Client, "client|pause", -3),
+    of(CommandId::Client, "client|reply", 3),
     of(CommandId::Client, "client|setinfo", 4),
     of(CommandId::Client, "client|setname", 3),
+    of(CommandId::Client, "client|unblock", -3),
+    of(CommandId::Client, "client|unpause", 2),
     of(CommandId::Command, "command|count", 2),
     of(CommandId::Command, "command|docs", -2),
     of(CommandId::Command, "command|getkeys", -3),
@@ -54,6 +60,13 @@ pub(super) static SUBCOMMANDS: &[Subcommand] = &[
     of(CommandId::Function, "function|list", -2),
     of(CommandId::Function, "function|load", -3),
     of(CommandId::Function, "function|stats", 2),
+    of(CommandId::Latency, "latency|doctor", 2),
+    of(CommandId::Latency, "latency|graph", 3),
+    of(CommandId::Latency, "latency|help", 2),
+    of(CommandId::Latency, "latency|histogram", -2),
+    of(CommandId::Latency, "latency|history", 3),
+    of(CommandId::Latency, "latency|latest", 2),
+    of(CommandId::Latency, "latency|reset", -2),
     of(CommandId::Memory, "memory|help", 2),
     of_a_key(CommandId::Memory, "memory|usage", -3),
     of_a_key(CommandId::Object, "object|encoding", 3),
@@ -61,6 +74,12 @@ pub(super) static SUBCOMMANDS: &[Subcommand] = &[
     of(CommandId::Object, "object|help", 2),
     of_a_key(CommandId::Object, "object|idletime", 3),
     of_a_key(CommandId::Object, "object|refcount", 3),
+    of(CommandId::Pubsub, "pubsub|channels", -2),
+    of(CommandId::Pubsub, "pubsub|help", 2),
+    of(CommandId::Pubsub, "pubsub|numpat", 2),
+    of(CommandId::Pubsub, "pubsub|numsub", -2),
+    of(CommandId::Pubsub, "pubsub|shardchannels", -2),
+    of(CommandId::Pubsub, "pubsub|shardnumsub", -2),
     of(CommandId::Script, "script|exists", -3),
     of(CommandId::Script, "script|flush", -2),
     of(CommandId::Script, "script|help", 2),
@@ -90,12 +109,28 @@ impl Subcommand {
     /// Returns whether a command has subcommands.
     pub(super) fn has(command: &Command) -> bool {
         use CommandId::{
-            Client, Command as CommandOfCommands, Config, Function, Memory, Object, Script, Slowlog,
+            Client, Command as CommandOfCommands, Config, Function, Latency, Memory, Object, Pubsub, Script,
+            Slowlog,
         };
         matches!(
             command.id,
-            Client | CommandOfCommands | Config | Function | Memory | Object | Script | Slowlog
+            Client
+                | CommandOfCommands
+                | Config
+                | Function
+                | Latency
+                | Memory
+                | Object
+                | Pubsub
+                | Script
+                | Slowlog
         )
+    }
+
+    /// Returns the name of a request's command, with that of its subcommand.
+    pub(super) fn full_name(command: &Command, args: &Arguments<'_>) -> &'static str {
+        let position = args.from(1).next().and_then(|name| Self::position(command, name));
+        position.map_or(command.name, |position| SUBCOMMANDS[position].name)
     }
 
     /// Returns the name without the command's name.

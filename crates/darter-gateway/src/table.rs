@@ -43,9 +43,9 @@ macro_rules! for_each_command {
             "string" {
                 Append "append" 3 [write denyoom fast] (1 1 1) "2.0.0" => strings::append(call).await,
                     "Adds bytes to the end of a value", "atomic";
-                Decr "decr" 2 [write denyoom fast] (1 1 1) "1.0.0" => strings::decr(call).await,
+                Decr "decr" 2 [write denyoom fast] (1 1 1) "1.0.0" => numbers::decr(call).await,
                     "Takes one from a number", "atomic";
-                Decrby "decrby" 3 [write denyoom fast] (1 1 1) "1.0.0" => strings::decrby(call).await,
+                Decrby "decrby" 3 [write denyoom fast] (1 1 1) "1.0.0" => numbers::decrby(call).await,
                     "Takes from a number", "atomic";
                 Get "get" 2 [readonly fast] (1 1 1) "1.0.0" => strings::get(call).await,
                     "Returns a value", "atomic";
@@ -57,12 +57,15 @@ macro_rules! for_each_command {
                     "Returns a part of a value", "atomic";
                 Getset "getset" 3 [write denyoom fast] (1 1 1) "1.0.0" => strings::getset(call).await,
                     "Sets a value and returns the old one", "atomic";
-                Incr "incr" 2 [write denyoom fast] (1 1 1) "1.0.0" => strings::incr(call).await,
+                Incr "incr" 2 [write denyoom fast] (1 1 1) "1.0.0" => numbers::incr(call).await,
                     "Adds one to a number", "atomic";
-                Incrby "incrby" 3 [write denyoom fast] (1 1 1) "1.0.0" => strings::incrby(call).await,
+                Incrby "incrby" 3 [write denyoom fast] (1 1 1) "1.0.0" => numbers::incrby(call).await,
                     "Adds to a number", "atomic";
-                Incrbyfloat "incrbyfloat" 3 [write denyoom fast] (1 1 1) "2.6.0" => strings::incrbyfloat(call).await,
+                Incrbyfloat "incrbyfloat" 3 [write denyoom fast] (1 1 1) "2.6.0" => numbers::incrbyfloat(call).await,
                     "Adds to a decimal number, in 64 bits of precision", "atomic";
+                Lcs "lcs" -3 [readonly] (1 2 1) "7.0.0" => boxed(move || lcs::lcs(call)).await,
+                    "Returns the longest common subsequence of two values; LEN, IDX, MINMATCHLEN, WITHMATCHLEN",
+                    "each key separately; takes time linear in the product of both lengths, which is at most 134,217,728";
                 Mget "mget" -2 [readonly fast] (1 -1 1) "1.0.0" => strings::mget(call).await,
                     "Returns several values", "each key separately: other clients may change one between two reads";
                 Mset "mset" -3 [write denyoom] (1 -1 2) "1.0.1" => strings::mset(call).await,
@@ -85,6 +88,22 @@ macro_rules! for_each_command {
                 Substr "substr" 4 [readonly] (1 1 1) "1.0.0" => strings::getrange(call).await,
                     "As GETRANGE", "atomic";
             }
+            "bitmap" {
+                Bitcount "bitcount" -2 [readonly] (1 1 1) "2.6.0" => bits::bitcount(call).await,
+                    "Counts the bits that are set, in a range; BYTE, BIT", "atomic";
+                Bitfield "bitfield" -2 [write denyoom] (1 1 1) "3.2.0" => boxed(move || bit_fields::bitfield(call, false)).await,
+                    "Reads and changes integers of 1 to 64 bits at any bits of a value; GET, SET, INCRBY, OVERFLOW", "atomic";
+                BitfieldRo "bitfield_ro" -2 [readonly fast] (1 1 1) "6.0.0" => boxed(move || bit_fields::bitfield(call, true)).await,
+                    "As BITFIELD, with GET only", "atomic";
+                Bitop "bitop" -4 [write denyoom] (2 -1 1) "2.6.0" => boxed(move || bits::bitop(call)).await,
+                    "Stores a combination of values, bit by bit; AND, OR, XOR, NOT", "over Quiver at one moment; over DART each key separately";
+                Bitpos "bitpos" -3 [readonly] (1 1 1) "2.8.7" => bits::bitpos(call).await,
+                    "Returns the first bit that is set, or that is not, in a range; BYTE, BIT", "atomic";
+                Getbit "getbit" 3 [readonly fast] (1 1 1) "2.2.0" => bits::getbit(call).await,
+                    "Returns a bit of a value", "atomic";
+                Setbit "setbit" 4 [write denyoom] (1 1 1) "2.2.0" => bits::setbit(call).await,
+                    "Sets or clears a bit of a value", "atomic";
+            }
             "generic" {
                 Copy "copy" -3 [write denyoom] (1 2 1) "6.2.0" => keys::copy(call).await,
                     "Copies a key; REPLACE",
@@ -92,6 +111,9 @@ macro_rules! for_each_command {
                      by one; takes time linear in the number of elements";
                 Del "del" -2 [write] (1 -1 1) "1.0.0" => keys::del(call).await,
                     "Removes keys", "over Quiver at one moment; over DART each key separately";
+                Dump "dump" 2 [readonly] (1 1 1) "2.6.0" => boxed(move || dump::dump(call)).await,
+                    "Returns a value in the format of Redis's RDB files, for RESTORE of a gateway or of Redis 7.0",
+                    "a string: atomic; others as HGETALL";
                 Exists "exists" -2 [readonly fast] (1 -1 1) "1.0.0" => keys::exists(call).await,
                     "Counts how many of the given keys exist", "each key separately";
                 Expire "expire" -3 [write fast] (1 1 1) "1.0.0" => expiry::expire(call, expiry::Unit::Seconds, true).await,
@@ -103,7 +125,7 @@ macro_rules! for_each_command {
                 Keys "keys" 2 [readonly] (0 0 0) "1.0.0" => scan::keys(call).await,
                     "Returns the keys that match a pattern, in order",
                     "keys that exist throughout are returned once; a pattern's literal prefix is searched for, not filtered";
-                Object "object" -2 [readonly] (0 0 0) "2.2.3" => object::object(call).await,
+                Object "object" -2 [readonly] (0 0 0) "2.2.3" => boxed(move || object::object(call)).await,
                     "ENCODING, REFCOUNT; IDLETIME and FREQ are refused: reads are not recorded", "atomic";
                 Persist "persist" 2 [write fast] (1 1 1) "2.2.0" => expiry::persist(call).await,
                     "Removes the expiry time of a key", "atomic";
@@ -124,9 +146,17 @@ macro_rules! for_each_command {
                      time linear in the number of elements";
                 Renamenx "renamenx" 3 [write fast] (1 2 1) "1.0.0" => keys::renamenx(call).await,
                     "Renames a key if the new one does not exist", "as RENAME; if several clients rename to one new key, one succeeds";
+                Restore "restore" -4 [write denyoom] (1 1 1) "2.6.0" => boxed(move || dump::restore(call)).await,
+                    "Sets a key to a value that DUMP of a gateway or of Redis returned; REPLACE, ABSTTL; IDLETIME and FREQ are ignored",
+                    "the key appears whole; takes time linear in the number of elements";
                 Scan "scan" -2 [readonly] (0 0 0) "2.8.0" => scan::scan(call).await,
                     "Returns keys step by step, in order; MATCH, COUNT, TYPE",
                     "keys that exist throughout are returned once; a cursor is valid at every gateway, for at least half an hour; an unknown cursor starts over";
+                Sort "sort" -2 [write denyoom movablekeys] (1 1 1) "1.0.0" => sort::sort(call).await,
+                    "Returns the members of a set or a sorted set in order; BY, LIMIT, GET, ASC, DESC, ALPHA",
+                    "each key separately: other clients may change one between two reads";
+                SortRo "sort_ro" -2 [readonly movablekeys] (1 1 1) "7.0.0" => sort::sort(call).await,
+                    "As SORT", "as SORT";
                 Touch "touch" -2 [readonly fast] (1 -1 1) "3.2.1" => keys::exists(call).await,
                     "As EXISTS: reads are not recorded", "each key separately";
                 Ttl "ttl" 2 [readonly fast] (1 1 1) "1.0.0" => expiry::ttl(call, expiry::Unit::Seconds, true).await,
@@ -143,14 +173,14 @@ macro_rules! for_each_command {
                     "Returns whether a field exists", "atomic";
                 Hget "hget" 3 [readonly fast] (1 1 1) "2.0.0" => hashes::hget(call).await,
                     "Returns the value of a field", "atomic";
-                Hgetall "hgetall" 2 [readonly] (1 1 1) "2.0.0" => hashes::all(call, true, true).await,
+                Hgetall "hgetall" 2 [readonly] (1 1 1) "2.0.0" => elements::all(call, Kind::Hash, true, true).await,
                     "Returns all fields and values, in the order of the fields",
                     "each field separately: other clients may change one between two reads; a hash that is removed is returned whole or not at all";
                 Hincrby "hincrby" 4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hincrby(call).await,
                     "Adds to a field that is a number", "atomic; while a DEL of its key runs, the change may be seen before the DEL and again after it";
                 Hincrbyfloat "hincrbyfloat" 4 [write denyoom fast] (1 1 1) "2.6.0" => hashes::hincrbyfloat(call).await,
                     "Adds to a field that is a decimal number, in 64 bits of precision", "as HINCRBY";
-                Hkeys "hkeys" 2 [readonly] (1 1 1) "2.0.0" => hashes::all(call, true, false).await,
+                Hkeys "hkeys" 2 [readonly] (1 1 1) "2.0.0" => elements::all(call, Kind::Hash, true, false).await,
                     "Returns all fields, in order", "as HGETALL";
                 Hlen "hlen" 2 [readonly fast] (1 1 1) "2.0.0" => hashes::hlen(call).await,
                     "Counts the fields", "fields that exist throughout are counted once; takes time linear in the number of fields";
@@ -171,10 +201,64 @@ macro_rules! for_each_command {
                     "Sets a field to a value if it is absent", "as HINCRBY";
                 Hstrlen "hstrlen" 3 [readonly fast] (1 1 1) "3.2.0" => hashes::hstrlen(call).await,
                     "Returns the length of a field's value", "atomic";
-                Hvals "hvals" 2 [readonly] (1 1 1) "2.0.0" => hashes::all(call, false, true).await,
+                Hvals "hvals" 2 [readonly] (1 1 1) "2.0.0" => elements::all(call, Kind::Hash, false, true).await,
                     "Returns all values, in the order of the fields", "as HGETALL";
             }
+            "set" {
+                Sadd "sadd" -3 [write denyoom fast] (1 1 1) "1.0.0" => sets::sadd(call).await,
+                    "Adds members",
+                    "over Quiver several members at one moment; over DART those of a large set each separately, in order; while a DEL of its \
+                     key runs, a change of a large set may be seen before the DEL and again after it";
+                Scard "scard" 2 [readonly fast] (1 1 1) "1.0.0" => sets::scard(call).await,
+                    "Counts the members",
+                    "atomic for a small set; of a large one, members that exist throughout are counted once, in time linear in their number";
+                Sdiff "sdiff" -2 [readonly] (1 -1 1) "1.0.0" => set_operations::combine(call, Join::Difference).await,
+                    "Returns the members of the first set that no other has, in order", "as SUNION";
+                Sdiffstore "sdiffstore" -3 [write denyoom] (1 -1 1) "1.0.0" => set_operations::store(call, Join::Difference).await,
+                    "Stores the members of the first set that no other has", "as SUNIONSTORE";
+                Sinter "sinter" -2 [readonly] (1 -1 1) "1.0.0" => set_operations::combine(call, Join::Intersection).await,
+                    "Returns the members that all sets have, in order", "as SUNION; takes time by the smallest set";
+                Sintercard "sintercard" -3 [readonly movablekeys] (0 0 0) "7.0.0" => set_operations::sintercard(call).await,
+                    "Counts the members that all sets have; LIMIT", "as SINTER";
+                Sinterstore "sinterstore" -3 [write denyoom] (1 -1 1) "1.0.0" => set_operations::store(call, Join::Intersection).await,
+                    "Stores the members that all sets have", "as SUNIONSTORE";
+                Sismember "sismember" 3 [readonly fast] (1 1 1) "1.0.0" => sets::sismember(call).await,
+                    "Returns whether a member exists", "atomic";
+                Smembers "smembers" 2 [readonly] (1 1 1) "1.0.0" => elements::all(call, Kind::Set, true, false).await,
+                    "Returns all members, in order",
+                    "atomic for a small set; each member of a large one separately: other clients may change one between two reads; a set that is \
+                     removed is returned whole or not at all";
+                Smismember "smismember" -3 [readonly fast] (1 1 1) "6.2.0" => sets::smismember(call).await,
+                    "Returns which members exist", "as SMEMBERS";
+                Smove "smove" 4 [write fast] (1 2 1) "1.0.0" => sets::smove(call).await,
+                    "Moves a member to another set", "at one moment, also if the gateway dies; refused over DART";
+                Spop "spop" -2 [write fast] (1 1 1) "1.0.0" => random::pop(call).await,
+                    "Removes and returns random members, each as likely as every other",
+                    "atomic for a small set; no other client gets a member that was returned, also if the key is renamed or stored; several members of \
+                     a large set in one or more steps; takes time linear in the number of members";
+                Srandmember "srandmember" -2 [readonly] (1 1 1) "1.0.0" => random::random(call, Kind::Set).await,
+                    "Returns random members, each as likely as every other", "as SMEMBERS; takes time linear in the number of members";
+                Srem "srem" -3 [write fast] (1 1 1) "1.0.0" => sets::srem(call).await,
+                    "Removes members",
+                    "over Quiver at one moment; over DART those of a large set each separately, in order; a set without members is absent";
+                Sscan "sscan" -3 [readonly] (1 1 1) "2.8.0" => elements::scan(call, Kind::Set).await,
+                    "Returns members step by step, in order; MATCH, COUNT",
+                    "members that exist throughout are returned once; a small set is returned at once; a cursor is valid at every gateway, for at \
+                     least half an hour; an unknown cursor starts over";
+                Sunion "sunion" -2 [readonly] (1 -1 1) "1.0.0" => set_operations::combine(call, Join::Union).await,
+                    "Returns the members that any set has, in order",
+                    "each set separately: other clients may change one between two reads";
+                Sunionstore "sunionstore" -3 [write denyoom] (1 -1 1) "1.0.0" => set_operations::store(call, Join::Union).await,
+                    "Stores the members that any set has",
+                    "over Quiver at one moment, up to 10,000 elements of large sets; else the result appears whole, and the sets are read one by one";
+            }
             "sorted-set" {
+                Bzmpop "bzmpop" -5 [write blocking movablekeys] (0 0 0) "7.0.0" => blocking::bzmpop(call).await,
+                    "Removes and returns members of the first sorted set that has any; waits for one; MIN, MAX, COUNT", "as ZPOPMIN and BLPOP";
+                Bzpopmax "bzpopmax" -3 [write noscript fast blocking] (1 -2 1) "5.0.0" => blocking::zpop(call, true).await,
+                    "As BZPOPMIN, with the highest score", "as ZPOPMIN and BLPOP";
+                Bzpopmin "bzpopmin" -3 [write noscript fast blocking] (1 -2 1) "5.0.0" => blocking::zpop(call, false).await,
+                    "Removes and returns the member with the lowest score of the first sorted set that has any; waits for one", "as ZPOPMIN and BLPOP";
                 Zadd "zadd" -4 [write denyoom fast] (1 1 1) "1.2.0" => sorted_sets::zadd(call).await,
                     "Sets the scores of members; NX, XX, GT, LT, CH, INCR",
                     "over Quiver several members at one moment; over DART each separately, in order; while a DEL of its key runs, a change may be seen \
@@ -183,10 +267,23 @@ macro_rules! for_each_command {
                     "Counts the members", "members that exist throughout are counted once; takes time linear in the number of members";
                 Zcount "zcount" 4 [readonly fast] (1 1 1) "2.0.0" => ranks::count(call, By::Score).await,
                     "Counts the members with scores between two bounds", "as ZRANGE; takes time linear in the number of such members";
+                Zdiff "zdiff" -3 [readonly movablekeys] (0 0 0) "6.2.0" => sorted_set_operations::combine(call, Join::Difference).await,
+                    "Returns the members of the first sorted set that no other has, by score; WITHSCORES", "as ZUNION";
+                Zdiffstore "zdiffstore" -4 [write denyoom movablekeys] (1 1 1) "6.2.0" => sorted_set_operations::store(call, Join::Difference).await,
+                    "Stores the members of the first sorted set that no other has", "as ZUNIONSTORE";
                 Zincrby "zincrby" 4 [write denyoom fast] (1 1 1) "1.2.0" => sorted_sets::zincrby(call).await,
                     "Adds to a member's score", "atomic; while a DEL of its key runs, the change may be seen before the DEL and again after it";
+                Zinter "zinter" -3 [readonly movablekeys] (0 0 0) "6.2.0" => sorted_set_operations::combine(call, Join::Intersection).await,
+                    "Returns the members that all sorted sets have, by score; WEIGHTS, AGGREGATE, WITHSCORES",
+                    "as ZUNION; takes time by the smallest sorted set";
+                Zintercard "zintercard" -3 [readonly movablekeys] (0 0 0) "7.0.0" => sorted_set_operations::zintercard(call).await,
+                    "Counts the members that all sorted sets have; LIMIT", "as ZINTER";
+                Zinterstore "zinterstore" -4 [write denyoom movablekeys] (1 1 1) "2.0.0" => sorted_set_operations::store(call, Join::Intersection).await,
+                    "Stores the members that all sorted sets have; WEIGHTS, AGGREGATE", "as ZUNIONSTORE";
                 Zlexcount "zlexcount" 4 [readonly fast] (1 1 1) "2.8.9" => ranks::count(call, By::Name).await,
                     "Counts the members between two names, regardless of their scores", "as ZCARD; takes time linear in the number of such members";
+                Zmpop "zmpop" -4 [write movablekeys] (0 0 0) "7.0.0" => sorted_sets::zmpop(call).await,
+                    "Removes and returns the members with the lowest or the highest scores of the first sorted set that has any; COUNT", "as ZPOPMIN";
                 Zmscore "zmscore" -3 [readonly fast] (1 1 1) "6.2.0" => sorted_sets::zmscore(call).await,
                     "Returns the scores of several members", "each member separately: other clients may change one between two reads";
                 Zpopmax "zpopmax" -2 [write fast] (1 1 1) "5.0.0" => sorted_sets::pop(call, true).await,
@@ -205,6 +302,8 @@ macro_rules! for_each_command {
                     "Returns the members between two names, regardless of their scores; LIMIT", "members that exist throughout are returned once, in order";
                 Zrangebyscore "zrangebyscore" -4 [readonly] (1 1 1) "1.0.5" => ranks::range(call, Some(By::Score), Some(false)).await,
                     "Returns the members with scores between two bounds; LIMIT, WITHSCORES", "as ZRANGE; starts directly at the first member in range";
+                Zrangestore "zrangestore" -5 [write denyoom] (1 2 1) "6.2.0" => ranks::store(call).await,
+                    "Stores members by rank, score or name; BYSCORE, BYLEX, REV, LIMIT", "as ZUNIONSTORE";
                 Zrank "zrank" 3 [readonly fast] (1 1 1) "2.0.0" => ranks::rank(call, false).await,
                     "Returns the number of members before one", "as ZRANGE; takes time linear in the number of such members";
                 Zrem "zrem" -3 [write fast] (1 1 1) "1.2.0" => sorted_sets::zrem(call).await,
@@ -230,6 +329,96 @@ macro_rules! for_each_command {
                     "members that exist throughout are returned once; a cursor is valid at every gateway, for at least half an hour; an unknown cursor starts over";
                 Zscore "zscore" 3 [readonly fast] (1 1 1) "1.2.0" => sorted_sets::zscore(call).await,
                     "Returns the score of a member", "atomic";
+                Zunion "zunion" -3 [readonly movablekeys] (0 0 0) "6.2.0" => sorted_set_operations::combine(call, Join::Union).await,
+                    "Returns the members that any sorted set has, by score; WEIGHTS, AGGREGATE, WITHSCORES",
+                    "each key separately: other clients may change one between two reads; a key may also be a set, whose members have the score 1";
+                Zunionstore "zunionstore" -4 [write denyoom movablekeys] (1 1 1) "2.0.0" => sorted_set_operations::store(call, Join::Union).await,
+                    "Stores the members that any sorted set has; WEIGHTS, AGGREGATE",
+                    "over Quiver at one moment, up to 10,000 elements; else the result appears whole, and the keys are read one by one";
+            }
+            "hyperloglog" {
+                Pfadd "pfadd" -2 [write denyoom fast] (1 1 1) "2.8.9" => boxed(move || hyperloglog::pfadd(call)).await,
+                    "Adds elements to a HyperLogLog", "atomic";
+                Pfcount "pfcount" -2 [readonly] (1 -1 1) "2.8.9" => boxed(move || hyperloglog::pfcount(call)).await,
+                    "Estimates how many different elements were added to one or several HyperLogLogs", "one key: atomic; several: each separately";
+                Pfdebug "pfdebug" 3 [write denyoom admin] (2 2 1) "2.8.9" => boxed(move || hyperloglog::pfdebug(call)).await,
+                    "ENCODING, DECODE, GETREG, TODENSE: the representation of a HyperLogLog", "atomic";
+                Pfmerge "pfmerge" -2 [write denyoom] (1 -1 1) "2.8.9" => boxed(move || hyperloglog::pfmerge(call)).await,
+                    "Adds the elements of HyperLogLogs to another one", "over Quiver at one moment; over DART each key separately";
+            }
+            "geo" {
+                Geoadd "geoadd" -5 [write denyoom] (1 1 1) "3.2.0" => boxed(move || geo::geoadd(call)).await,
+                    "Sets the positions of members; NX, XX, CH", "as ZADD";
+                Geodist "geodist" -4 [readonly] (1 1 1) "3.2.0" => boxed(move || geo::geodist(call)).await,
+                    "Returns the distance of two members; M, KM, FT, MI", "each member separately: other clients may change one between two reads";
+                Geohash "geohash" -2 [readonly] (1 1 1) "3.2.0" => boxed(move || geo::geohash(call)).await,
+                    "Returns the positions of members as geohashes of 11 characters", "as GEODIST";
+                Geopos "geopos" -2 [readonly] (1 1 1) "3.2.0" => boxed(move || geo::geopos(call)).await,
+                    "Returns the longitudes and latitudes of members", "as GEODIST";
+                Georadius "georadius" -6 [write denyoom movablekeys] (1 1 1) "3.2.0" => boxed(move || geo_search::search(call, geo_search::Form::Position, true)).await,
+                    "As GEOSEARCH around a position; STORE, STOREDIST", "as GEOSEARCH; with a destination as GEOSEARCHSTORE";
+                GeoradiusRo "georadius_ro" -6 [readonly] (1 1 1) "3.2.10" => boxed(move || geo_search::search(call, geo_search::Form::Position, false)).await,
+                    "As GEORADIUS, without a destination", "as GEOSEARCH";
+                Georadiusbymember "georadiusbymember" -5 [write denyoom movablekeys] (1 1 1) "3.2.0" => boxed(move || geo_search::search(call, geo_search::Form::Member, true)).await,
+                    "As GEOSEARCH around a member; STORE, STOREDIST", "as GEOSEARCH; with a destination as GEOSEARCHSTORE";
+                GeoradiusbymemberRo "georadiusbymember_ro" -5 [readonly] (1 1 1) "3.2.10" => boxed(move || geo_search::search(call, geo_search::Form::Member, false)).await,
+                    "As GEORADIUSBYMEMBER, without a destination", "as GEOSEARCH";
+                Geosearch "geosearch" -7 [readonly] (1 1 1) "6.2.0" => boxed(move || geo_search::search(call, geo_search::Form::Search, false)).await,
+                    "Returns the members in a circle or a box; FROMMEMBER, FROMLONLAT, BYRADIUS, BYBOX, ASC, DESC, COUNT, ANY, WITHCOORD, WITHDIST, WITHHASH",
+                    "as ZRANGE; takes time linear in the number of members in up to nine cells that cover the area";
+                Geosearchstore "geosearchstore" -8 [write denyoom] (1 2 1) "6.2.0" => boxed(move || geo_search::search(call, geo_search::Form::Store, false)).await,
+                    "Stores the members in a circle or a box in a sorted set; STOREDIST and the options of GEOSEARCH",
+                    "over Quiver at one moment; over DART the destination appears whole, and members are read one by one";
+            }
+            "list" {
+                Blmove "blmove" 6 [write denyoom noscript blocking] (1 2 1) "6.2.0" => blocking::blmove(call).await,
+                    "As LMOVE; waits for an element", "as LMOVE and BLPOP";
+                Blmpop "blmpop" -5 [write blocking movablekeys] (0 0 0) "7.0.0" => blocking::blmpop(call).await,
+                    "As LMPOP; waits for an element", "as LMPOP and BLPOP";
+                Blpop "blpop" -3 [write noscript blocking] (1 -2 1) "2.0.0" => blocking::pop(call, End::Left).await,
+                    "Removes and returns the first element of the first list that has any; waits for one",
+                    "atomic; the clients of one gateway are served in the order in which they came, and compete with those of other gateways";
+                Brpop "brpop" -3 [write noscript blocking] (1 -2 1) "2.0.0" => blocking::pop(call, End::Right).await,
+                    "As BLPOP, with the last element", "as BLPOP";
+                Brpoplpush "brpoplpush" 4 [write denyoom noscript blocking] (1 2 1) "2.2.0" => blocking::brpoplpush(call).await,
+                    "As RPOPLPUSH; waits for an element", "as LMOVE and BLPOP";
+                Lindex "lindex" 3 [readonly] (1 1 1) "1.0.0" => list_reads::lindex(call).await,
+                    "Returns the element at an index", "as LRANGE; reads from the nearer end, and takes time linear in the distance from it";
+                Linsert "linsert" 5 [write denyoom] (1 1 1) "2.2.0" => lists::linsert(call).await,
+                    "Inserts an element before or after another; BEFORE, AFTER", "atomic; takes time linear in the number of elements before it";
+                Llen "llen" 2 [readonly fast] (1 1 1) "1.0.0" => lists::llen(call).await,
+                    "Returns the number of elements", "over one record atomic; else each end as it was at some time";
+                Lmove "lmove" 5 [write denyoom] (1 2 1) "6.2.0" => lists::lmove(call).await,
+                    "Moves an element from an end of a list to an end of another; LEFT, RIGHT", "at one moment; over DART only within one short list";
+                Lmpop "lmpop" -4 [write movablekeys] (0 0 0) "7.0.0" => lists::lmpop(call).await,
+                    "Removes and returns elements of the first list that has any; LEFT, RIGHT, COUNT", "atomic for the list; the lists are looked at in order";
+                Lpop "lpop" -2 [write fast] (1 1 1) "1.0.0" => lists::pop(call, End::Left).await,
+                    "Removes and returns the first elements", "atomic";
+                Lpos "lpos" -3 [readonly] (1 1 1) "6.0.6" => list_reads::lpos(call).await,
+                    "Returns the indexes of elements that are equal to one; RANK, COUNT, MAXLEN", "as LRANGE";
+                Lpush "lpush" -3 [write denyoom fast] (1 1 1) "1.0.0" => lists::push(call, End::Left, false).await,
+                    "Adds elements before the first one",
+                    "all at one moment; the returned length is that of some time while the command runs; while a DEL of its key runs, the elements may be \
+                     seen before the DEL and again after it";
+                Lpushx "lpushx" -3 [write denyoom fast] (1 1 1) "2.2.0" => lists::push(call, End::Left, true).await,
+                    "As LPUSH, if the list exists", "as LPUSH";
+                Lrange "lrange" 4 [readonly] (1 1 1) "1.0.0" => list_reads::lrange(call).await,
+                    "Returns the elements from one index to another",
+                    "over one record atomic; else each part of about 1 KiB as it was at some time, and elements that exist throughout are returned once";
+                Lrem "lrem" 4 [write] (1 1 1) "1.0.0" => lists::lrem(call).await,
+                    "Removes elements that are equal to one", "atomic; takes time linear in the number of elements";
+                Lset "lset" 4 [write denyoom] (1 1 1) "1.0.0" => lists::lset(call).await,
+                    "Sets the element at an index", "atomic; takes time linear in the distance from the end";
+                Ltrim "ltrim" 4 [write] (1 1 1) "1.0.0" => lists::ltrim(call).await,
+                    "Removes the elements outside of a range", "atomic";
+                Rpop "rpop" -2 [write fast] (1 1 1) "1.0.0" => lists::pop(call, End::Right).await,
+                    "Removes and returns the last elements", "atomic";
+                Rpoplpush "rpoplpush" 3 [write denyoom] (1 2 1) "1.2.0" => lists::rpoplpush(call).await,
+                    "Moves the last element of a list to the front of another", "as LMOVE";
+                Rpush "rpush" -3 [write denyoom fast] (1 1 1) "1.0.0" => lists::push(call, End::Right, false).await,
+                    "Adds elements after the last one", "as LPUSH";
+                Rpushx "rpushx" -3 [write denyoom fast] (1 1 1) "2.2.0" => lists::push(call, End::Right, true).await,
+                    "As RPUSH, if the list exists", "as LPUSH";
             }
             "ordered" {
                 Range "range" -3 [readonly] (0 0 0) "darter 0.1" => ordered::range(call).await,
@@ -252,6 +441,27 @@ macro_rules! for_each_command {
                     "Lets the next EXEC execute nothing if a key has changed by then",
                     "through every gateway; compares values; takes time linear in the number of elements; refused over DART";
             }
+            "pubsub" {
+                Psubscribe "psubscribe" -2 [pubsub noscript loading stale] (0 0 0) "2.0.0" => publishing::subscribe(call, pubsub::Kind::Pattern),
+                    "Receives the messages to all channels that match a pattern", "through every gateway";
+                Publish "publish" 3 [pubsub loading stale fast] (0 0 0) "2.0.0" => publishing::publish(call, false).await,
+                    "Sends a message to the subscribers of a channel",
+                    "to the clients of all gateways, at most once; returns the number of receivers at this gateway";
+                Pubsub "pubsub" -2 [] (0 0 0) "2.8.0" => publishing::pubsub(call).await,
+                    "CHANNELS, NUMSUB, NUMPAT, SHARDCHANNELS, SHARDNUMSUB", "this gateway's subscriptions";
+                Punsubscribe "punsubscribe" -1 [pubsub noscript loading stale] (0 0 0) "2.0.0" => publishing::unsubscribe(call, pubsub::Kind::Pattern),
+                    "Ends PSUBSCRIBE", "";
+                Spublish "spublish" 3 [pubsub loading stale fast] (1 1 1) "7.0.0" => publishing::publish(call, true).await,
+                    "Sends a message to the subscribers of a sharded channel", "as PUBLISH";
+                Ssubscribe "ssubscribe" -2 [pubsub noscript loading stale] (1 -1 1) "7.0.0" => publishing::subscribe(call, pubsub::Kind::Shard),
+                    "Receives the messages to sharded channels", "through every gateway, since each has all shards";
+                Subscribe "subscribe" -2 [pubsub noscript loading stale] (0 0 0) "2.0.0" => publishing::subscribe(call, pubsub::Kind::Channel),
+                    "Receives the messages to channels", "through every gateway";
+                Sunsubscribe "sunsubscribe" -1 [pubsub noscript loading stale] (1 -1 1) "7.0.0" => publishing::unsubscribe(call, pubsub::Kind::Shard),
+                    "Ends SSUBSCRIBE", "";
+                Unsubscribe "unsubscribe" -1 [pubsub noscript loading stale] (0 0 0) "2.0.0" => publishing::unsubscribe(call, pubsub::Kind::Channel),
+                    "Ends SUBSCRIBE", "";
+            }
             "scripting" {
                 Eval "eval" -3 [noscript stale skip_monitor movablekeys] (0 0 0) "2.6.0" => scripting::run(call, CommandId::Eval).await,
                     "Runs a Lua script", "one transaction: at one moment, for all clients of all gateways; run again after a conflict; refused over DART";
@@ -273,8 +483,12 @@ macro_rules! for_each_command {
             "connection" {
                 Auth "auth" -2 [noscript loading stale fast no_auth] (0 0 0) "1.0.0" => connection::auth(call),
                     "Authenticates the connection; the user is `default`", "";
-                Client "client" -2 [noscript loading stale] (0 0 0) "2.4.0" => connection::client(call).await,
-                    "ID, GETNAME, SETNAME, SETINFO, INFO, LIST, KILL, NO-EVICT", "this gateway's clients";
+                Client "client" -2 [noscript loading stale] (0 0 0) "2.4.0" => client::client(call).await,
+                    "ID, GETNAME, SETNAME, SETINFO, INFO, LIST, KILL, NO-EVICT, PAUSE, UNPAUSE, REPLY, UNBLOCK", "this gateway's clients";
+                Meet "darter.meet" 3 [noscript loading stale] (0 0 0) "darter 0.1" => peer::meet(call).await,
+                    "Begins a connection between gateways: the sender's id, and the receiver's", "";
+                Tell "darter.tell" 4 [noscript loading stale] (0 0 0) "darter 0.1" => peer::tell(call).await,
+                    "Sends a message from gateway to gateway: kind, channel, payload; without a reply", "";
                 Echo "echo" 2 [loading stale fast] (0 0 0) "1.0.0" => connection::echo(call),
                     "Returns its argument", "";
                 Hello "hello" -1 [noscript loading stale fast no_auth] (0 0 0) "6.0.0" => connection::hello(call),
@@ -292,7 +506,7 @@ macro_rules! for_each_command {
                 Command "command" -1 [loading stale] (0 0 0) "2.8.13" => description::command(call).await,
                     "Describes the commands; COUNT, DOCS, GETKEYS, GETKEYSANDFLAGS, INFO, LIST", "";
                 Config "config" -2 [admin noscript loading stale] (0 0 0) "2.0.0" => config::config(call).await,
-                    "GET of the settings that clients read, RESETSTAT; the rest is set by the command line", "this gateway's";
+                    "GET of the settings that clients read, SET of notify-keyspace-events, RESETSTAT; the rest is set by the command line", "this gateway's";
                 Dbsize "dbsize" 1 [readonly] (0 0 0) "1.0.0" => scan::dbsize(call).await,
                     "Counts the keys", "keys that exist throughout are counted once; takes time linear in the number of keys, and reads each hash and sorted set";
                 Flushall "flushall" -1 [write] (0 0 0) "1.0.0" => keys::flush(call).await,
@@ -301,8 +515,12 @@ macro_rules! for_each_command {
                     "As FLUSHALL", "each key separately; keys added during the command may stay";
                 Info "info" -1 [loading stale] (0 0 0) "1.0.0" => information::info(call).await,
                     "Describes the state of the gateway", "this gateway's; the number of keys is from the last round of its walk";
+                Latency "latency" -2 [] (0 0 0) "2.8.13" => latency::latency(call),
+                    "LATEST, HISTORY, GRAPH, DOCTOR, RESET, HISTOGRAM: as Redis replies without latency monitoring", "";
                 Memory "memory" -2 [readonly] (0 0 0) "4.0.0" => object::memory(call).await,
                     "USAGE: the bytes of a key and all its elements in the index", "as HGETALL; takes time linear in the number of elements";
+                Monitor "monitor" 1 [admin noscript loading stale] (0 0 0) "1.0.0" => monitor::monitor(call),
+                    "Shows each command", "those of this gateway's clients; a transaction that runs again shows the commands of its scripts again";
                 Slowlog "slowlog" -2 [admin loading stale] (0 0 0) "2.2.12" => slowlog::slowlog(call).await,
                     "GET, LEN, RESET: the last commands that took `--slow-us` or longer", "this gateway's";
                 Time "time" 1 [loading stale fast] (0 0 0) "2.6.0" => information::time(call),
@@ -343,7 +561,7 @@ macro_rules! table {
 for_each_command! { table }
 
 /// Slots of the hash table of names: a power of two, more than twice the number of commands.
-const SLOTS: usize = 512;
+const SLOTS: usize = 1024;
 
 static SLOT_OF_NAME: LazyLock<[Option<&'static Command>; SLOTS]> = LazyLock::new(|| {
     let mut slots = [None; SLOTS];

@@ -1,14 +1,16 @@
 //! A serving thread: an executor with a task for each client, one that drives the connections to
 //! memory nodes, one that updates the counts, and in the first thread one that removes expired
-//! keys.
+//! keys and one that finds the other gateways.
 
 use super::clients::ClientInfo;
 use super::clock::now_ms;
+use super::commands::report_expired;
 use super::connection::Connection;
 use super::error::{GatewayError, system};
 use super::fabric_driver;
 use super::keyspace::{Expiry, FORGOTTEN_MS, Stepped};
 use super::pace::{ClockWatch, Pace};
+use super::peers::Directory;
 use super::state::{GatewayState, LogLine};
 use super::turns::in_turns;
 use super::worker::Worker;
@@ -53,8 +55,17 @@ pub(super) fn serve(
         if expires {
             spawn(&worker, expire(Rc::clone(&worker)));
         }
+        let announced = worker.shared.options.announce.clone().filter(|_| number == 0);
+        let directory = announced.map(|address| {
+            let directory = Directory::new(Rc::clone(&worker), address);
+            spawn(&worker, directory.run())
+        });
         while let Some((socket, info)) = given.recv().await {
             admit(&worker, socket, &info);
+        }
+        if let Some(directory) = directory {
+            directory.abort();
+            Directory::leave(&worker).await;
         }
     });
     drop(tasks);
@@ -91,6 +102,7 @@ fn admit(worker: &Rc<Worker>, socket: TcpStream, info: &Arc<ClientInfo>) {
 async fn account(worker: Rc<Worker>) {
     loop {
         worker.account();
+        worker.shared.waiting.forget(Instant::now());
         tokio::time::sleep(ACCOUNTING_INTERVAL).await;
     }
 }
@@ -108,8 +120,10 @@ async fn expire(worker: Rc<Worker>) {
             held.keys.now = now_ms();
             let long = Duration::from_millis(FORGOTTEN_MS);
             walk.trust_clock(watch.is_steady(held.keys.now, Instant::now(), long));
+            held.keys.record_events(worker.shared.notifications.are_on());
             match walk.step(&mut held.keys).await {
                 Ok(stepped) => {
+                    report_expired(&worker.shared, &mut held.keys).await;
                     counts.expired.fetch_add(stepped.removed, Ordering::Relaxed);
                     if let Some(census) = stepped.census {
                         counts.keys.store(census.keys, Ordering::Relaxed);

@@ -1,9 +1,18 @@
 //! `CONFIG`.
 
+use super::object::{LISTPACK_BYTES_MAX, LISTPACK_FIELDS_MAX, LISTPACK_MEMBERS_MAX};
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::fault::Fault;
 use crate::glob::Glob;
+use crate::hyperloglog::SPARSE_BYTES;
+use crate::options::GatewayOptions;
 use crate::turns;
+
+/// Returns the limits of unread replies and messages, in the form of Redis's option.
+fn output_limits(options: &GatewayOptions) -> String {
+    let (replies, messages) = (options.output_bytes_max, options.message_bytes_max);
+    format!("normal {replies} 0 0 slave 0 0 0 pubsub {messages} 0 0")
+}
 
 /// `CONFIG` and its subcommands.
 pub(super) async fn config(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -18,19 +27,30 @@ pub(super) async fn config(call: &mut Call<'_>) -> Result<(), Fault> {
                 ("bind", address.ip().to_string()),
                 #[cfg(feature = "scripts")]
                 ("busy-reply-threshold", options.script_time.as_millis().to_string()),
+                ("client-output-buffer-limit", output_limits(options)),
                 ("client-query-buffer-limit", options.input_bytes_max.to_string()),
                 ("databases", "1".to_owned()),
+                ("hash-max-listpack-entries", LISTPACK_FIELDS_MAX.to_string()),
+                ("hash-max-listpack-value", LISTPACK_BYTES_MAX.to_string()),
+                ("hash-max-ziplist-entries", LISTPACK_FIELDS_MAX.to_string()),
+                ("hash-max-ziplist-value", LISTPACK_BYTES_MAX.to_string()),
+                ("hll-sparse-max-bytes", SPARSE_BYTES.to_string()),
                 #[cfg(feature = "scripts")]
                 ("lua-time-limit", options.script_time.as_millis().to_string()),
                 ("maxclients", options.connections_max.to_string()),
                 ("maxmemory", "0".to_owned()),
                 ("maxmemory-policy", "noeviction".to_owned()),
+                ("notify-keyspace-events", call.shared.notifications.letters()),
                 ("port", address.port().to_string()),
                 ("proto-max-bulk-len", call.shared.argument_bytes_max.to_string()),
                 ("save", String::new()),
                 ("slowlog-log-slower-than", options.slow.as_micros().to_string()),
                 ("slowlog-max-len", options.slow_entries.to_string()),
                 ("timeout", "0".to_owned()),
+                ("zset-max-listpack-entries", LISTPACK_MEMBERS_MAX.to_string()),
+                ("zset-max-listpack-value", LISTPACK_BYTES_MAX.to_string()),
+                ("zset-max-ziplist-entries", LISTPACK_MEMBERS_MAX.to_string()),
+                ("zset-max-ziplist-value", LISTPACK_BYTES_MAX.to_string()),
             ];
             let mut told = settings.map(|setting| (setting, false));
             for pattern in args.from(2) {
@@ -53,11 +73,19 @@ pub(super) async fn config(call: &mut Call<'_>) -> Result<(), Fault> {
             Ok(())
         }
         b"resetstat" => Err(wrong_arity("config|resetstat")),
+        b"set" if args.len() == 4 && args.get(2).eq_ignore_ascii_case(b"notify-keyspace-events") => {
+            call.shared.notifications.select(args.get(3))?;
+            call.reply.ok();
+            Ok(())
+        }
         b"set" | b"rewrite" => {
             Err(Fault::said("ERR a gateway is configured by its command line; start it with other options"))
         }
         b"help" => {
-            help(&mut call.reply, &["CONFIG GET pattern...", "CONFIG RESETSTAT"]);
+            help(
+                &mut call.reply,
+                &["CONFIG GET pattern...", "CONFIG RESETSTAT", "CONFIG SET notify-keyspace-events letters"],
+            );
             Ok(())
         }
         _ => Err(unknown_subcommand("CONFIG", args.get(1))),

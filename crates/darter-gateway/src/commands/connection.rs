@@ -2,20 +2,28 @@
 
 #![allow(clippy::unnecessary_wraps)] // all commands have one signature, whether they can fail or not
 
-use crate::call::{Call, help, unknown_subcommand, wrong_arity};
-use crate::clients::ClientInfo;
+use super::client::name_of;
+use crate::call::{Call, Replies, wrong_arity};
 use crate::fault::{Fault, SYNTAX};
-use crate::turns;
 use crate::{REDIS_VERSION, number};
-use std::collections::HashSet;
 use subtle::ConstantTimeEq;
 
 /// `PING [text]`.
 pub(super) fn ping(call: &mut Call<'_>) -> Result<(), Fault> {
-    match call.args.len() {
-        1 => call.reply.simple("PONG"),
-        2 => call.reply.bulk(call.args.get(1)),
-        _ => return Err(wrong_arity("ping")),
+    let args = call.args;
+    if args.len() > 2 {
+        return Err(wrong_arity("ping"));
+    }
+    let text = args.from(1).next();
+    let reply = &mut call.reply;
+    match text {
+        _ if call.client.is_listening() => {
+            reply.array(2);
+            reply.bulk(b"pong");
+            reply.bulk(text.unwrap_or_default());
+        }
+        Some(text) => reply.bulk(text),
+        None => reply.simple("PONG"),
     }
     Ok(())
 }
@@ -52,6 +60,13 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result<(), Fault> {
     call.client.is_trusted = call.shared.options.password.is_empty();
     call.client.queue = None;
     call.client.watched.clear();
+    call.client.subscriptions = None;
+    call.client.monitoring = None;
+    call.client.info.is_monitor(false);
+    call.client.mailbox = None;
+    call.client.replies = Replies::Sent;
+    call.client.sender = None;
+    call.client.info.is_subscribed([0; 3]);
     call.client.info.names().name.clear();
     call.reply.speak_resp3(false);
     call.reply.simple("RESET");
@@ -144,186 +159,5 @@ pub(super) fn hello(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     reply.bulk(b"modules");
     reply.array(0);
-    Ok(())
-}
-
-/// Reads a client's name, or another word with the same syntax.
-fn name_of(text: &[u8]) -> Result<String, Fault> {
-    if !text.iter().all(u8::is_ascii_graphic) {
-        return Err(Fault::said("ERR Client names cannot contain spaces, newlines or special characters."));
-    }
-    Ok(String::from_utf8_lossy(text).into_owned())
-}
-
-/// `CLIENT` and its subcommands.
-pub(super) async fn client(call: &mut Call<'_>) -> Result<(), Fault> {
-    let args = call.args;
-    let subcommand = args.get(1).to_ascii_lowercase();
-    let with = |count: usize| {
-        let name = || format!("client|{}", String::from_utf8_lossy(&subcommand));
-        if args.len() == count { Ok(()) } else { Err(wrong_arity(&name())) }
-    };
-    match &subcommand[..] {
-        b"id" => {
-            with(2)?;
-            call.reply.integer(call.client.info.id.cast_signed());
-        }
-        b"getname" => {
-            with(2)?;
-            let name = call.client.info.names().name.clone();
-            call.reply.bulk_or_null((!name.is_empty()).then_some(name.as_bytes()));
-        }
-        b"setname" => {
-            with(3)?;
-            call.client.info.names().name = name_of(args.get(2))?;
-            call.reply.ok();
-        }
-        b"setinfo" => {
-            with(4)?;
-            set_info(call, args.get(2), args.get(3))?;
-            call.reply.ok();
-        }
-        b"info" => {
-            with(2)?;
-            let mut line = String::new();
-            call.client.info.line(&mut line);
-            call.reply.text(&line);
-        }
-        b"list" => list(call).await?,
-        b"kill" => kill(call)?,
-        b"no-evict" | b"no-touch" => {
-            with(3)?;
-            if !args.get(2).eq_ignore_ascii_case(b"on") && !args.get(2).eq_ignore_ascii_case(b"off") {
-                return Err(SYNTAX);
-            }
-            // The gateway never evicts clients.
-            call.reply.ok();
-        }
-        b"help" => {
-            with(2)?;
-            let lines = [
-                "CLIENT ID",
-                "CLIENT GETNAME",
-                "CLIENT SETNAME name",
-                "CLIENT SETINFO LIB-NAME|LIB-VER text",
-                "CLIENT INFO",
-                "CLIENT LIST [TYPE normal|master|replica|pubsub] [ID id...]",
-                "CLIENT KILL addr | [ID id] [ADDR addr] [LADDR addr] [TYPE type] [USER default] [SKIPME yes|no]",
-                "CLIENT NO-EVICT on|off",
-            ];
-            help(&mut call.reply, &lines);
-        }
-        _ => return Err(unknown_subcommand("CLIENT", args.get(1))),
-    }
-    Ok(())
-}
-
-fn set_info(call: &Call<'_>, what: &[u8], text: &[u8]) -> Result<(), Fault> {
-    let mut names = call.client.info.names();
-    let (place, name) = match &what.to_ascii_lowercase()[..] {
-        b"lib-name" => (&mut names.library, "lib-name"),
-        b"lib-ver" => (&mut names.version, "lib-ver"),
-        _ => {
-            let what = String::from_utf8_lossy(what);
-            return Err(Fault::said(format!("ERR Unrecognized option '{what}'")));
-        }
-    };
-    let wrong = || Fault::said(format!("ERR {name} cannot contain spaces, newlines or special characters."));
-    *place = name_of(text).map_err(|_| wrong())?;
-    Ok(())
-}
-
-fn id(text: &[u8]) -> Result<u64, Fault> {
-    let id = number::integer(text).and_then(|id| u64::try_from(id).ok()).filter(|&id| id > 0);
-    id.ok_or_else(|| Fault::said("ERR Invalid client ID"))
-}
-
-/// Returns whether a type of client is the type of all clients of a gateway.
-fn is_normal(kind: &[u8]) -> Result<bool, Fault> {
-    match &kind.to_ascii_lowercase()[..] {
-        b"normal" => Ok(true),
-        b"master" | b"replica" | b"slave" | b"pubsub" => Ok(false),
-        _ => Err(Fault::said(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(kind)))),
-    }
-}
-
-async fn list(call: &mut Call<'_>) -> Result<(), Fault> {
-    let args = call.args;
-    let clients = &call.shared.clients;
-    let listed = match args.len() {
-        2 => clients.list(|_| true),
-        4 if args.get(2).eq_ignore_ascii_case(b"type") => {
-            let is_normal = is_normal(args.get(3))?;
-            clients.list(|_| is_normal)
-        }
-        4.. if args.get(2).eq_ignore_ascii_case(b"id") => {
-            let mut ids = HashSet::new();
-            for said in args.from(3) {
-                ids.insert(id(said)?);
-                turns::worked().await;
-            }
-            clients.list(|info| ids.contains(&info.id))
-        }
-        _ => return Err(SYNTAX),
-    };
-    let mut lines = String::new();
-    for info in &listed {
-        info.line(&mut lines);
-        turns::worked().await;
-    }
-    call.reply.text(&lines);
-    Ok(())
-}
-
-fn kill(call: &mut Call<'_>) -> Result<(), Fault> {
-    let args = call.args;
-    let own = call.client.info.id;
-    let end = |call: &mut Call<'_>, is_meant: &dyn Fn(&ClientInfo) -> bool| {
-        // A client that ends its own connection still gets the reply.
-        let is_self = is_meant(&call.client.info);
-        call.client.is_closing |= is_self;
-        call.shared.clients.end(|info| info.id != own && is_meant(info)) + usize::from(is_self)
-    };
-    if args.len() == 3 {
-        let address = String::from_utf8_lossy(args.get(2));
-        if end(call, &|info| info.address.to_string() == address) == 0 {
-            return Err(Fault::said("ERR No such client"));
-        }
-        call.reply.ok();
-        return Ok(());
-    }
-    if args.len() < 4 || args.len() % 2 == 1 {
-        return Err(SYNTAX);
-    }
-    let mut wanted: (Option<u64>, Option<String>, Option<String>) = (None, None, None);
-    let (mut spares_itself, mut is_meant) = (true, true);
-    for at in (2..args.len()).step_by(2) {
-        let text = args.get(at + 1);
-        let address = || Some(String::from_utf8_lossy(text).into_owned());
-        match &args.get(at).to_ascii_lowercase()[..] {
-            b"id" => {
-                wanted.0 = Some(id(text).map_err(|_| Fault::said("ERR client-id should be greater than 0"))?);
-            }
-            b"addr" => wanted.1 = address(),
-            b"laddr" => wanted.2 = address(),
-            b"type" => is_meant &= is_normal(text)?,
-            b"user" if text == b"default" => {}
-            b"user" => {
-                return Err(Fault::said(format!("ERR No such user '{}'", String::from_utf8_lossy(text))));
-            }
-            b"skipme" if text.eq_ignore_ascii_case(b"yes") => spares_itself = true,
-            b"skipme" if text.eq_ignore_ascii_case(b"no") => spares_itself = false,
-            _ => return Err(SYNTAX),
-        }
-    }
-    let (id, address, local) = wanted;
-    let count = end(call, &|info| {
-        is_meant
-            && !(spares_itself && info.id == own)
-            && id.is_none_or(|id| info.id == id)
-            && address.as_ref().is_none_or(|address| info.address.to_string() == *address)
-            && local.as_ref().is_none_or(|local| info.local.to_string() == *local)
-    });
-    call.reply.count(count);
     Ok(())
 }

@@ -1,8 +1,11 @@
 //! `COMMAND`: the contents of the command table, in the replies that clients expect.
 
+use super::arguments::{arguments_of, write_arguments};
+use super::key_specs::{KeySpec, destinations, key_flags};
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::fault::{Fault, SYNTAX};
 use crate::glob::Glob;
+use crate::named_keys;
 use crate::reply::Reply;
 use crate::request::Arguments;
 use crate::subcommands::{SUBCOMMANDS, Subcommand};
@@ -36,14 +39,14 @@ pub(super) async fn command(call: &mut Call<'_>) -> Result<(), Fault> {
         b"docs" if args.len() == 2 => {
             reply.map(TABLE.len());
             for command in TABLE {
-                document(reply, command);
+                document(reply, Described::Command(command));
             }
         }
         b"docs" => {
             let (start, mut documented) = (reply.position(), 0);
             for name in args.from(2) {
-                if let Some(command) = Command::named(name) {
-                    document(&mut call.reply, command);
+                if let Some(described) = Described::named(name) {
+                    document(&mut call.reply, described);
                     documented += 1;
                 }
                 call.limit()?;
@@ -126,9 +129,16 @@ impl Described {
         for category in categories {
             reply.simple(&format!("@{category}"));
         }
-        // Hints, key specifications.
-        reply.array(0);
-        reply.array(0);
+        // Hints.
+        reply.set(0);
+        let specs = match self {
+            Self::Command(command) => KeySpec::all_of(command),
+            Self::Subcommand(_, subcommand) => KeySpec::of_subcommand(subcommand).into_iter().collect(),
+        };
+        reply.set(specs.len());
+        for spec in specs {
+            spec.write(reply);
+        }
         let Self::Command(command) = self else {
             reply.array(0);
             return;
@@ -143,35 +153,67 @@ impl Described {
 
 /// Returns the access categories of a command, in Redis's words.
 fn categories(command: &Command) -> impl Iterator<Item = &'static str> {
-    use CommandId::{Flushall, Flushdb, Info, Keys};
+    use CommandId::{Flushall, Flushdb, Info, Keys, Restore, Sort, SortRo};
     let has = |flag: &str| command.flags.contains(&flag);
+    let is_sort = matches!(command.id, Sort | SortRo);
     let group = match command.group {
+        _ if is_sort => Some("set"),
         "generic" | "ordered" => Some("keyspace"),
         "sorted-set" => Some("sortedset"),
         "transactions" => Some("transaction"),
         "server" => None,
         group => Some(group),
     };
-    let is_dangerous = has("admin") || matches!(command.id, Flushall | Flushdb | Info | Keys);
+    let is_dangerous =
+        is_sort || has("admin") || matches!(command.id, Flushall | Flushdb | Info | Keys | Restore);
     [
         group,
+        is_sort.then_some("sortedset"),
+        is_sort.then_some("list"),
         has("write").then_some("write"),
         has("readonly").then_some("read"),
         has("admin").then_some("admin"),
         is_dangerous.then_some("dangerous"),
+        has("blocking").then_some("blocking"),
         Some(if has("fast") { "fast" } else { "slow" }),
     ]
     .into_iter()
     .flatten()
 }
 
-/// Writes a command's documentation for `COMMAND DOCS`.
-fn document(reply: &mut Reply<'_>, command: &Command) {
-    reply.bulk(command.name.as_bytes());
-    reply.map(3);
-    for (what, text) in [("summary", command.summary), ("since", command.since), ("group", command.group)] {
+/// Writes the name and the documentation of a command for `COMMAND DOCS`.
+fn document(reply: &mut Reply<'_>, described: Described) {
+    let (name, texts) = match described {
+        Described::Command(command) => {
+            let texts =
+                vec![("summary", command.summary), ("since", command.since), ("group", command.group)];
+            (command.name, texts)
+        }
+        Described::Subcommand(command, subcommand) => (subcommand.name, vec![("group", command.group)]),
+    };
+    let arguments = arguments_of(name);
+    let subcommands: Vec<_> = match described {
+        Described::Command(command) => {
+            Subcommand::all_of(command).map(|subcommand| Described::Subcommand(command, subcommand)).collect()
+        }
+        Described::Subcommand(..) => Vec::new(),
+    };
+    reply.bulk(name.as_bytes());
+    reply.map(texts.len() + usize::from(arguments.is_some()) + usize::from(!subcommands.is_empty()));
+    for (what, text) in texts {
         reply.bulk(what.as_bytes());
         reply.bulk(text.as_bytes());
+    }
+    if let Some(arguments) = arguments {
+        reply.bulk(b"arguments");
+        write_arguments(reply, &arguments);
+    }
+    if !subcommands.is_empty() {
+        reply.bulk(b"subcommands");
+        reply.map(subcommands.len());
+        for subcommand in subcommands {
+            document(reply, subcommand);
+        }
     }
 }
 
@@ -228,28 +270,6 @@ fn list(reply: &mut Reply<'_>, args: &Arguments<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Returns the flags of a command's key in Redis's words: the kind of access, and its purpose.
-fn key_flags(command: &Command, number: usize) -> &'static [&'static str] {
-    use CommandId::{
-        Append, Copy, Del, Exists, Getdel, Hdel, Mset, Msetnx, Psetex, Rename, Renamenx, Set, Setex, Setnx,
-        Setrange, Touch, Type, Unlink, Zrem,
-    };
-    match command.id {
-        Exists | Touch | Type => &["RO"],
-        Copy if number == 0 => &["RO", "access"],
-        Del | Unlink => &["RM", "delete"],
-        Getdel => &["RW", "access", "delete"],
-        Rename | Renamenx if number == 0 => &["RW", "access", "delete"],
-        Hdel | Zrem => &["RW", "delete"],
-        Append => &["RW", "insert"],
-        Msetnx | Setnx | Renamenx => &["OW", "insert"],
-        Copy | Mset | Psetex | Rename | Set | Setex => &["OW", "update"],
-        Setrange => &["RW", "update"],
-        _ if command.flags.contains(&"readonly") => &["RO", "access"],
-        _ => &["RW", "access", "update"],
-    }
-}
-
 /// Returns the positions of the arguments that are keys, of a command with `arguments` arguments.
 fn places(keys: (i64, i64, i64), arguments: usize) -> impl Iterator<Item = usize> {
     let (first, last, step) = keys;
@@ -258,12 +278,14 @@ fn places(keys: (i64, i64, i64), arguments: usize) -> impl Iterator<Item = usize
     range.step_by(usize::try_from(step).unwrap_or(0).max(1)).filter_map(|place| usize::try_from(place).ok())
 }
 
-/// Returns the keys of a command such as `EVAL`, whose second argument is their number; none if that
-/// is not possible.
-fn keys_of_script(args: &Arguments<'_>) -> (i64, i64, i64) {
-    let possible = 0..=crate::number::signed(args.len()) - 5;
-    let count = crate::number::integer(args.get(4)).filter(|count| possible.contains(count));
-    (3, 2 + count.unwrap_or(0), 1)
+/// Returns the positions of the keys of a command that follows two arguments.
+fn keys_at(command: &Command, keys: (i64, i64, i64), args: &Arguments<'_>) -> Vec<usize> {
+    let mut found: Vec<usize> = places(keys, args.len() - 2).collect();
+    if command.is("movablekeys") {
+        found.extend(named_keys::sources(command.id, args, 2));
+    }
+    found.extend(destinations(command.id, args, 2));
+    found
 }
 
 /// `COMMAND GETKEYS command argument…`, `COMMAND GETKEYSANDFLAGS command argument…`.
@@ -284,13 +306,14 @@ async fn write_keys(call: &mut Call<'_>, has_flags: bool) -> Result<(), Fault> {
         if !command.takes(given) {
             return Err(wrong_number());
         }
-        if command.flags.contains(&"movablekeys") { keys_of_script(&args) } else { command.keys }
+        command.keys
     };
-    if keys.0 == 0 {
+    if keys.0 == 0 && !command.is("movablekeys") {
         return Err(Fault::said("ERR The command has no key arguments"));
     }
-    call.reply.array(places(keys, given).count());
-    for (number, place) in places(keys, given).enumerate() {
+    let keys = keys_at(command, keys, &args);
+    call.reply.array(keys.len());
+    for (number, place) in keys.into_iter().enumerate() {
         call.limit()?;
         turns::worked().await;
         let reply = &mut call.reply;

@@ -1,5 +1,5 @@
-//! Code shared by the commands on hashes and on sorted sets: access to several elements at once,
-//! their number, and scans.
+//! Code shared by the commands on hashes, sorted sets and sets: access to several elements or to all
+//! of them, their number, and scans.
 
 use super::scan::{SCANNED_BYTES, Steps};
 use crate::call::{Call, too_long};
@@ -12,6 +12,8 @@ use crate::turns;
 
 /// Elements examined between two checks of the bytes found.
 const SCANNED: usize = 128;
+/// Elements written between two checks of the reply's length.
+const CHUNK: usize = 4096;
 
 /// Returns the score in a member's record as `ZSCAN` shows it: integers with all their digits, as
 /// Redis does for small sorted sets.
@@ -64,6 +66,53 @@ pub(super) async fn some(
     Ok(())
 }
 
+/// `HGETALL key`, `HKEYS key`, `HVALS key`, `SMEMBERS key`.
+pub(super) async fn all(
+    call: &mut Call<'_>,
+    kind: Kind,
+    tells_names: bool,
+    tells_values: bool,
+) -> Result<(), Fault> {
+    let (start, most) = (call.reply.position(), call.shared.options.output_bytes_max);
+    let (mut count, mut retries) = (0, Retries::default());
+    while let Some(aggregate) = call.keys.find(call.args.get(1), kind).await? {
+        let mut elements = aggregate.elements();
+        loop {
+            let Call { keys, reply, .. } = &mut *call;
+            let walked = keys.walk_elements(&mut elements, CHUNK, |name, value| {
+                if reply.written() > most {
+                    // The reply is rejected below.
+                    return;
+                }
+                if tells_names {
+                    reply.bulk(name);
+                }
+                if tells_values {
+                    reply.bulk(value);
+                }
+                count += 1;
+            });
+            let walked = walked.await?;
+            call.limit()?;
+            if walked == Walked::Through {
+                break;
+            }
+        }
+        if call.keys.stands(&aggregate).await? {
+            break;
+        }
+        call.reply.take_back(start);
+        count = 0;
+        retries.again().await?;
+    }
+    match (kind, tells_names && tells_values) {
+        (Kind::Set, _) => call.reply.set_from(start, count),
+        (_, true) => call.reply.map_from(start, count),
+        (_, false) => call.reply.array_from(start, count),
+    }
+    Ok(())
+}
+
 /// Returns the number of elements of a key.
 pub(super) async fn count(call: &mut Call<'_>, kind: Kind) -> Result<usize, Fault> {
     let Call { args, keys, .. } = call;
@@ -80,18 +129,21 @@ pub(super) async fn count(call: &mut Call<'_>, kind: Kind) -> Result<usize, Faul
 }
 
 /// `HSCAN key cursor [MATCH pattern] [COUNT n] [NOVALUES]`, `ZSCAN key cursor [MATCH pattern]
-/// [COUNT n]`.
+/// [COUNT n]`, `SSCAN key cursor [MATCH pattern] [COUNT n]`. A small set is returned at once.
 pub(super) async fn scan(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault> {
     let Call { args, keys, reply, .. } = call;
     let cursor = super::scan::cursor(args.get(2))?;
     let mut found: Vec<Element> = Vec::new();
-    let (mut next, mut tells_records) = (0, true);
+    let (mut next, mut tells_records) = (0, kind != Kind::Set);
     // The options are not checked if the key does not exist, as in Redis.
     if let Some(aggregate) = keys.find(args.get(1), kind).await?
         && keys.look(args.get(1), |head| head.is_some()).await?
     {
-        let steps = Steps::parse(*args, 3, Some(kind))?;
-        tells_records = !steps.leaves_out_values;
+        let mut steps = Steps::parse(*args, 3, Some(kind))?;
+        tells_records &= !steps.leaves_out_values;
+        if aggregate.packed().is_some() {
+            steps.count = usize::MAX;
+        }
         let mut elements = aggregate.elements();
         let mut matching = Matching::new(steps.pattern)?;
         let (mut seen, mut bytes, mut walked) = (0, 0, Walked::Paused);

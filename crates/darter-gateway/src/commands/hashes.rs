@@ -5,12 +5,9 @@ use super::elements::{count, some};
 use crate::call::{Call, wrong_arity};
 use crate::extended::Extended;
 use crate::fault::Fault;
-use crate::keyspace::{Kind, Retries, Walked};
+use crate::keyspace::{Kind, Retries};
 use crate::number;
 use crate::turns;
-
-/// Fields written between two checks of the reply's length.
-const CHUNK: usize = 4096;
 
 /// Sets fields to the values that follow them. Returns the number of new fields.
 async fn set_fields(call: &mut Call<'_>) -> Result<usize, Fault> {
@@ -96,48 +93,6 @@ async fn value(call: &mut Call<'_>) -> Result<Option<Vec<u8>>, Fault> {
 pub(super) async fn hmget(call: &mut Call<'_>) -> Result<(), Fault> {
     #[allow(clippy::redundant_closure_for_method_calls)] // the method has a single lifetime
     some(call, Kind::Hash, |reply, value| reply.bulk_or_null(value)).await
-}
-
-/// `HGETALL key`, `HKEYS key`, `HVALS key`.
-pub(super) async fn all(call: &mut Call<'_>, tells_fields: bool, tells_values: bool) -> Result<(), Fault> {
-    let (start, most) = (call.reply.position(), call.shared.options.output_bytes_max);
-    let (mut count, mut retries) = (0, Retries::default());
-    while let Some(hash) = call.keys.find(call.args.get(1), Kind::Hash).await? {
-        let mut fields = hash.elements();
-        loop {
-            let Call { keys, reply, .. } = &mut *call;
-            let walked = keys.walk_elements(&mut fields, CHUNK, |field, value| {
-                if reply.written() > most {
-                    // The reply is rejected below.
-                    return;
-                }
-                if tells_fields {
-                    reply.bulk(field);
-                }
-                if tells_values {
-                    reply.bulk(value);
-                }
-                count += 1;
-            });
-            let walked = walked.await?;
-            call.limit()?;
-            if walked == Walked::Through {
-                break;
-            }
-        }
-        if call.keys.stands(&hash).await? {
-            break;
-        }
-        call.reply.take_back(start);
-        count = 0;
-        retries.again().await?;
-    }
-    if tells_fields && tells_values {
-        call.reply.map_from(start, count);
-    } else {
-        call.reply.array_from(start, count);
-    }
-    Ok(())
 }
 
 /// `HLEN key`.

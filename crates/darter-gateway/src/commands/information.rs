@@ -108,7 +108,8 @@ fn clients(call: &Call<'_>, text: &mut String) {
         &[
             ("connected_clients", &call.shared.clients.count()),
             ("maxclients", &call.shared.options.connections_max),
-            ("blocked_clients", &0),
+            ("blocked_clients", &call.shared.clients.waiting()),
+            ("connected_gateways", &call.shared.peers.count()),
         ],
     );
 }
@@ -145,6 +146,7 @@ fn persistence(call: &Call<'_>, text: &mut String) {
 fn stats(call: &Call<'_>, text: &mut String) {
     let since = call.shared.since_reset();
     let longest_turn = call.shared.sums().longest_turn_bytes;
+    let [channels, patterns, shards] = call.shared.pubsub.sizes();
     fields(
         text,
         &[
@@ -152,6 +154,9 @@ fn stats(call: &Call<'_>, text: &mut String) {
             ("total_commands_processed", &since.details.iter().map(|details| details.calls).sum::<u64>()),
             ("rejected_connections", &since.refused),
             ("expired_keys", &since.expired),
+            ("pubsub_channels", &channels),
+            ("pubsub_patterns", &patterns),
+            ("pubsubshard_channels", &shards),
             ("total_error_replies", &since.errors),
             ("longest_turn_bytes", &longest_turn),
         ],

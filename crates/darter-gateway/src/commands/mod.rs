@@ -1,20 +1,40 @@
 //! The commands, with a file for each family, and their dispatch. The list of commands is in
 //! `table.rs`.
 
+mod arguments;
+mod bit_fields;
+mod bits;
+mod blocking;
+mod client;
 mod config;
 mod connection;
 mod description;
+mod dump;
 mod elements;
 #[cfg(feature = "scripts")]
 mod evaluation;
 mod expiry;
 #[cfg(feature = "scripts")]
 mod functions;
+mod geo;
+mod geo_search;
 mod hashes;
+mod hyperloglog;
 mod information;
+mod key_specs;
 mod keys;
+mod latency;
+mod lcs;
+mod list_edits;
+mod list_reads;
+mod lists;
+mod monitor;
+mod notifying;
+mod numbers;
 mod object;
 mod ordered;
+mod peer;
+mod publishing;
 mod random;
 mod ranks;
 mod scan;
@@ -23,32 +43,49 @@ mod scripting;
 #[cfg(not(feature = "scripts"))]
 #[path = "no_scripting.rs"]
 mod scripting;
+mod set_operations;
+mod sets;
 mod slowlog;
+mod sort;
+mod sorted_set_operations;
 mod sorted_sets;
 mod strings;
 mod transactions;
 
+pub(super) use notifying::report_expired;
 #[cfg(feature = "scripts")]
 pub(super) use scripting::runs_scripts;
 
-use super::call::{Ahead, Call, cut, shown, wrong_arity};
+use super::call::{Ahead, Call, Client, Replies, cut, shown, wrong_arity};
 use super::fault::Fault;
-use super::keyspace::Kind;
+use super::keyspace::{End, Join, Kind};
+use super::pause;
+use super::pubsub;
 use super::request::Arguments;
 use super::statistics::Ending;
+use super::subcommands::Subcommand;
 use super::table::{Command, CommandId, for_each_command};
 use ranks::By;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 
 macro_rules! dispatch {
     ($call:ident; $($group:literal {$(
         $id:ident $name:literal $arity:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal) $since:literal
         => $run:expr, $summary:literal, $note:literal;
     )*})*) => {
-        /// Runs a command whose number of arguments is valid.
+        /// Runs a command whose number of arguments is valid. Each group has its own function: without
+        /// optimization, the stack of a function has room for the futures of all its commands.
         async fn run(id: CommandId, $call: &mut Call<'_>) -> Result<(), Fault> {
             match id {
-                $($(CommandId::$id => $run,)*)*
+                $($(CommandId::$id)|* => {
+                    async fn run_group(id: CommandId, $call: &mut Call<'_>) -> Result<(), Fault> {
+                        match id {
+                            $(CommandId::$id => $run,)*
+                            _ => unreachable!("the command is not in the group {}", $group),
+                        }
+                    }
+                    run_group(id, $call).await
+                })*
             }
         }
     };
@@ -56,11 +93,18 @@ macro_rules! dispatch {
 
 for_each_command! { dispatch }
 
+/// Creates the future of a command that is larger than those of most commands, on the heap. In
+/// [`run`] it would take its place on the stack of every command.
+fn boxed<F: Future>(create: impl FnOnce() -> F) -> Pin<Box<F>> {
+    Box::pin(create())
+}
+
 /// Runs the command named by a request and writes its reply, which is an error if the command
 /// failed or did not run. Returns the command, if it exists, and how it ended.
 pub(super) async fn perform(call: &mut Call<'_>) -> Option<(&'static Command, Ending)> {
     let start = call.reply.position();
     let command = Command::named(call.args.get(0));
+    notifying::begin(call);
     let mut ending = Ending::Rejected;
     let attempted = pin!(attempt(call, command, &mut ending)).await;
     if let Err(fault) = attempted {
@@ -71,7 +115,39 @@ pub(super) async fn perform(call: &mut Call<'_>) -> Option<(&'static Command, En
         }
     }
     call.client.is_resp3 = call.reply.is_resp3();
+    call.client.info.has_queued(call.client.queue.as_ref().map(|queue| queue.len()));
+    if call.client.replies != Replies::Sent && !has_to_wait(call.client) {
+        let is_heard =
+            ending == Ending::Done && command.is_some_and(|command| publishing::is_heard(command.id));
+        hush(call, start, is_heard);
+    }
     command.filter(|_| ending != Ending::Queued).map(|command| (command, ending))
+}
+
+/// Removes the reply to a request if the client wants none.
+fn hush(call: &mut Call<'_>, start: usize, is_heard: bool) {
+    if call.client.is_silent() && !is_heard {
+        call.reply.take_back(start);
+    }
+    call.client.replies = match call.client.replies {
+        Replies::Skip => Replies::Sent,
+        Replies::SkipNext => Replies::Skip,
+        replies => replies,
+    };
+}
+
+/// Returns whether a request can change keys or send messages; `None` if it is refused at once.
+pub(super) fn is_writing(args: &Arguments<'_>, client: &Client) -> Option<bool> {
+    let command = Command::named(args.get(0)).filter(|command| command.takes(args.len()))?;
+    if !client.is_trusted && !command.is_for_strangers() {
+        return None;
+    }
+    Some(match &client.queue {
+        Some(queue) if command.id == CommandId::Exec => {
+            queue.requests().any(|(command, _)| pause::is_writing(command))
+        }
+        _ => pause::is_writing(command),
+    })
 }
 
 async fn attempt(
@@ -88,13 +164,57 @@ async fn attempt(
     }
     call.client.info.did(command, &call.args, call.client.is_resp3);
     *ending = Ending::Failed;
-    if transactions::is_one(call, command.id) {
-        Box::pin(transactions::run_alone(call, command)).await?;
+    // A command that waits is shown once.
+    let is_shown = call.shared.monitors.are_there() && call.client.waiter.is_none();
+    // The commands that a script calls follow it.
+    let is_script = is_shown && command.is("skip_monitor");
+    if is_script {
+        monitor::show(call, command, &call.args);
+    }
+    let ran = if transactions::is_one(call, command.id) {
+        Box::pin(transactions::run_alone(call, command)).await
     } else {
-        pin!(run(command.id, call)).await?;
+        pin!(run(command.id, call)).await
+    };
+    if is_shown && !is_script {
+        monitor::show(call, command, &call.args);
+    }
+    if call.shared.waiting.is_any() {
+        wake(call, command);
+    }
+    ran?;
+    if let Err(fault) = notifying::report(call, command).await {
+        // The command has taken effect.
+        call.shared.note(&fault);
     }
     *ending = Ending::Done;
     Ok(())
+}
+
+/// Returns whether the client's command has found no element, and waits for one.
+pub(super) fn has_to_wait(client: &Client) -> bool {
+    client.waiter.as_ref().is_some_and(|waiter| waiter.goes_on)
+}
+
+/// Wakes the clients that wait for elements which a command may have added.
+#[cold]
+fn wake(call: &mut Call<'_>, command: &Command) {
+    use CommandId::{Eval, Evalsha, Exec, Fcall};
+    if has_to_wait(call.client) {
+        return;
+    }
+    let (waiting, peers) = (&call.shared.waiting, &call.shared.peers);
+    if matches!(command.id, Eval | Evalsha | Exec | Fcall) {
+        for key in std::mem::take(&mut call.keys.changed) {
+            waiting.added(&key, peers);
+        }
+    } else if command.is("write") {
+        let keys = command.keys_at(call.args.len());
+        if keys.len() == 0 || command.is("movablekeys") {
+            waiting.added_to_any(peers);
+        }
+        keys.for_each(|at| waiting.added(call.args.get(at), peers));
+    }
 }
 
 /// Returns the command, unless the client may not run it, or not with these arguments.
@@ -111,6 +231,13 @@ fn admit(call: &mut Call<'_>, command: Option<&'static Command>) -> Result<&'sta
     }
     if !call.client.is_trusted && !command.is_for_strangers() {
         return Err(Fault::said("NOAUTH Authentication required."));
+    }
+    if call.client.is_listening() && !publishing::is_for_listeners(command.id) {
+        let name = Subcommand::full_name(command, &call.args);
+        return Err(Fault::said(format!(
+            "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+             this context"
+        )));
     }
     Ok(command)
 }

@@ -2,11 +2,21 @@
 
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
-use crate::keyspace::Kind;
+use crate::keyspace::{Aggregate, Head, Keyspace, Kind, Walked};
 use crate::number;
 
 /// Length in bytes of the longest string that Redis stores next to its header.
 const EMBEDDED_BYTES_MAX: usize = 44;
+/// Most fields of a hash that Redis stores as a listpack.
+pub(super) const LISTPACK_FIELDS_MAX: usize = 512;
+/// Most members of a sorted set that Redis stores as a listpack.
+pub(super) const LISTPACK_MEMBERS_MAX: usize = 128;
+/// Most bytes of a name or a value in such a listpack.
+pub(super) const LISTPACK_BYTES_MAX: usize = 64;
+/// Redis stores the integers below this once.
+const SHARED_INTEGERS: i64 = 10_000;
+/// Most members of a set of integers that Redis stores as one array.
+const INTEGERS_MAX: usize = 512;
 
 /// Returns the name that Redis gives the encoding of a string.
 fn encoding_of(value: &[u8]) -> &'static str {
@@ -17,9 +27,56 @@ fn encoding_of(value: &[u8]) -> &'static str {
     }
 }
 
-/// `OBJECT` and its subcommands. Hashes and sorted sets have the encodings that Redis uses for
-/// large ones, because their elements are separate index records, even if there are few. Reads of a
-/// key are not recorded, so there is neither an idle time nor a frequency.
+/// Returns whether Redis would store the elements of a hash or a sorted set as a listpack.
+async fn is_small(keys: &mut Keyspace, kind: Kind, aggregate: &Aggregate) -> Result<bool, Fault> {
+    let most = if kind == Kind::Hash { LISTPACK_FIELDS_MAX } else { LISTPACK_MEMBERS_MAX };
+    let (mut count, mut are_short) = (0, true);
+    let mut elements = aggregate.elements();
+    let walk = keys.walk_elements(&mut elements, most + 1, |name, record| {
+        count += 1;
+        let bytes = if kind == Kind::Hash { name.len().max(record.len()) } else { name.len() };
+        are_short &= bytes <= LISTPACK_BYTES_MAX;
+    });
+    walk.await?;
+    Ok(are_short && count <= most)
+}
+
+/// Returns the name that Redis gives the encoding of a set that has only ever had its members.
+async fn encoding_of_set(keys: &mut Keyspace, key: &[u8]) -> Result<&'static str, Fault> {
+    let Some(set) = keys.find(key, Kind::Set).await? else { return Ok("hashtable") };
+    let (mut members, mut are_integers) = (set.elements(), true);
+    let walk = keys.walk_elements(&mut members, INTEGERS_MAX + 1, |name, _| {
+        are_integers &= number::integer(name).is_some();
+    });
+    let is_short = walk.await? == Walked::Through;
+    Ok(if is_short && are_integers { "intset" } else { "hashtable" })
+}
+
+/// Returns the name that Redis gives the encoding of a key, and how often Redis would refer to the
+/// value; `None` if the key is absent.
+async fn stored(keys: &mut Keyspace, key: &[u8]) -> Result<Option<(&'static str, i64)>, Fault> {
+    let Some((record, aggregate)) = keys.source(key).await? else { return Ok(None) };
+    let head = Head::parse(&record)?;
+    let encoding = match (head.kind, &aggregate) {
+        (Kind::Hash, Some(hash)) if is_small(keys, head.kind, hash).await? => "listpack",
+        (Kind::Hash, _) => "hashtable",
+        (Kind::SortedSet, Some(set)) if is_small(keys, head.kind, set).await? => "listpack",
+        (Kind::SortedSet, _) => "skiplist",
+        (Kind::Set, _) => encoding_of_set(keys, key).await?,
+        (Kind::List, _) => "quicklist",
+        (Kind::String, _) => {
+            let value = head.string()?;
+            let integer = number::integer(value);
+            let is_shared = integer.is_some_and(|number| (0..SHARED_INTEGERS).contains(&number));
+            return Ok(Some((encoding_of(value), if is_shared { i32::MAX.into() } else { 1 })));
+        }
+    };
+    Ok(Some((encoding, 1)))
+}
+
+/// `OBJECT` and its subcommands. The encodings are those that Redis gives values that were set at
+/// once, whatever their representation here. Reads of a key are not recorded, so there is neither an
+/// idle time nor a frequency.
 pub(super) async fn object(call: &mut Call<'_>) -> Result<(), Fault> {
     let args = call.args;
     let subcommand = args.get(1).to_ascii_lowercase();
@@ -36,20 +93,13 @@ pub(super) async fn object(call: &mut Call<'_>) -> Result<(), Fault> {
     if args.len() != 3 {
         return Err(wrong_arity(&format!("object|{}", String::from_utf8_lossy(&subcommand))));
     }
-    let encoding = call.keys.look(args.get(2), |head| {
-        head.map(|head| match head.kind {
-            Kind::String => encoding_of(head.string().unwrap_or_default()),
-            Kind::Hash => "hashtable",
-            Kind::SortedSet => "skiplist",
-        })
-    });
-    let Some(encoding) = encoding.await? else {
+    let Some((encoding, references)) = stored(call.keys, args.get(2)).await? else {
         call.reply.null();
         return Ok(());
     };
     match &subcommand[..] {
         b"encoding" => call.reply.bulk(encoding.as_bytes()),
-        b"refcount" => call.reply.integer(1),
+        b"refcount" => call.reply.integer(references),
         b"idletime" => {
             return Err(Fault::said("ERR idle time is not tracked: a gateway records no reads of keys"));
         }

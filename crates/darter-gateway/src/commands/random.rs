@@ -1,15 +1,20 @@
-//! Random elements: `HRANDFIELD`, `ZRANDMEMBER`. Every element is equally likely, which requires a
-//! walk over all of them.
+//! Random elements: `HRANDFIELD`, `ZRANDMEMBER`, `SRANDMEMBER`, `SPOP`. Every element is equally
+//! likely, which requires a walk over all of them.
 
+use super::transactions::{Body, atomically};
 use crate::call::{Call, too_long};
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
-use crate::keyspace::{Aggregate, Kind, Retries, Walked, score_of_record};
+use crate::keyspace::{Aggregate, Kind, Packed, Popped, Retries, Walked, score_of_record};
 use crate::number;
 use crate::turns;
 use darter_fabric::random_word;
+use std::collections::BTreeSet;
 
 /// Elements examined between two turns of other clients.
 const CHUNK: usize = 4096;
+
+/// Most members that are removed in one transaction.
+const TAKEN: usize = 10_000;
 
 /// Elements with their records.
 type Elements = Vec<(Vec<u8>, Vec<u8>)>;
@@ -31,6 +36,15 @@ struct Sample {
 }
 
 impl Sample {
+    fn of(wanted: usize) -> Self {
+        Self { wanted, seen: 0, bytes: 0, drawn: Vec::new() }
+    }
+
+    /// Returns the names drawn.
+    fn names(self) -> Vec<Vec<u8>> {
+        self.drawn.into_iter().map(|(name, _)| name).collect()
+    }
+
     /// Adds an element of the stream.
     fn see(&mut self, name: &[u8], record: &[u8]) {
         self.seen += 1;
@@ -57,7 +71,7 @@ async fn draw(call: &mut Call<'_>, kind: Kind, wanted: usize) -> Result<Elements
     while let Some(aggregate) = call.keys.find(call.args.get(1), kind).await? {
         let drawn = draw_from(call, &aggregate, wanted, most).await?;
         if call.keys.stands(&aggregate).await? {
-            return Ok(drawn);
+            return Ok(drawn.drawn);
         }
         retries.again().await?;
     }
@@ -69,11 +83,11 @@ async fn draw_from(
     aggregate: &Aggregate,
     wanted: usize,
     most: usize,
-) -> Result<Elements, Fault> {
-    let mut sample = Sample { wanted, seen: 0, bytes: 0, drawn: Vec::new() };
+) -> Result<Sample, Fault> {
+    let mut sample = Sample::of(wanted);
     let mut elements = aggregate.elements();
     if wanted == 0 {
-        return Ok(Vec::new());
+        return Ok(sample);
     }
     loop {
         let walk = call.keys.walk_elements(&mut elements, CHUNK, |name, record| {
@@ -89,12 +103,16 @@ async fn draw_from(
             break;
         }
     }
-    Ok(sample.drawn)
+    Ok(sample)
 }
 
-/// `HRANDFIELD key [count [WITHVALUES]]`, `ZRANDMEMBER key [count [WITHSCORES]]`.
+/// `HRANDFIELD key [count [WITHVALUES]]`, `ZRANDMEMBER key [count [WITHSCORES]]`, `SRANDMEMBER key
+/// [count]`.
 pub(super) async fn random(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault> {
     let args = call.args;
+    if kind == Kind::Set && args.len() > 3 {
+        return Err(SYNTAX);
+    }
     if args.len() == 2 {
         let drawn = draw(call, kind, 1).await?;
         call.reply.bulk_or_null(drawn.first().map(|(name, _)| &name[..]));
@@ -126,6 +144,100 @@ pub(super) async fn random(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault>
     let repeats = if all.is_empty() { 0 } else { repeats };
     let drawn = std::iter::repeat_with(|| &all[below(all.len())]).take(repeats);
     write(call, kind, has_records, repeats, drawn).await
+}
+
+/// Removes members of a set that is large, and returns those that were there.
+async fn take_each(call: &mut Call<'_>, set: &Aggregate, names: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, Fault> {
+    call.keys.read_elements(set, names.iter().map(Vec::as_slice)).await?;
+    let mut taken = Vec::with_capacity(names.len());
+    for name in names {
+        if call.keys.remove_field(set, name).await? {
+            taken.push(name.clone());
+        }
+        turns::worked().await;
+    }
+    Ok(taken)
+}
+
+/// Does the same in a transaction, if the index has transactions: the members of a set that has
+/// ended may also be those of another key, which was made from it.
+async fn take(call: &mut Call<'_>, set: &Aggregate, names: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, Fault> {
+    if !call.shared.has_transactions || call.keys.is_in_transaction() {
+        return take_each(call, set, names).await;
+    }
+    let mut taken = Vec::new();
+    let transaction = atomically(call, BTreeSet::new(), async |call| {
+        let stands = call.keys.stands(set).await?;
+        taken = if stands { take_each(call, set, names).await? } else { Vec::new() };
+        Ok(if taken.is_empty() { Body::Abandoned } else { Body::Done })
+    });
+    Box::pin(transaction).await?;
+    Ok(taken)
+}
+
+/// Removes up to `wanted` members of a set at random, and appends them to `popped`. Returns whether
+/// there are no more of them.
+async fn remove_some(call: &mut Call<'_>, wanted: usize, popped: &mut Vec<Vec<u8>>) -> Result<bool, Fault> {
+    let choose = |packed: Packed<'_>| {
+        let mut sample = Sample::of(wanted);
+        packed.iter().filter(|_| wanted > 0).for_each(|name| sample.see(name, b""));
+        sample.names()
+    };
+    let set = match call.keys.pop_small(call.args.get(1), choose).await? {
+        Popped::Done(names) => {
+            popped.extend(names);
+            return Ok(true);
+        }
+        Popped::Large(set) => set,
+    };
+    let most = call.shared.options.output_bytes_max;
+    let names = draw_from(call, &set, wanted, most).await?.names();
+    let some = &names[..names.len().min(TAKEN)];
+    let taken = take(call, &set, some).await?;
+    // Other clients may have removed some that were drawn.
+    let is_all = names.len() < wanted && taken.len() == names.len();
+    popped.extend(taken);
+    Ok(is_all || wanted == 0)
+}
+
+/// Removes up to `wanted` members of a set at random, and returns them.
+async fn remove(call: &mut Call<'_>, wanted: usize) -> Result<Vec<Vec<u8>>, Fault> {
+    let (mut popped, mut retries) = (Vec::new(), Retries::default());
+    loop {
+        let before = popped.len();
+        let removed = match remove_some(call, wanted - before, &mut popped).await {
+            Ok(false) if popped.len() == before => retries.again().await.map(|()| false),
+            removed => removed,
+        };
+        match removed {
+            Ok(false) if popped.len() < wanted => {}
+            Err(fault) if popped.is_empty() => return Err(fault),
+            // Members that were removed must not be lost.
+            Ok(_) | Err(_) => return Ok(popped),
+        }
+    }
+}
+
+/// `SPOP key [count]`.
+pub(super) async fn pop(call: &mut Call<'_>) -> Result<(), Fault> {
+    match call.args.len() {
+        2 => {
+            let popped = remove(call, 1).await?;
+            call.reply.bulk_or_null(popped.first().map(Vec::as_slice));
+        }
+        3 => {
+            let said = number::integer(call.args.get(2)).and_then(|said| usize::try_from(said).ok());
+            let wanted = said.ok_or_else(|| Fault::said("ERR value is out of range, must be positive"))?;
+            let popped = remove(call, wanted).await?;
+            call.reply.set(popped.len());
+            for name in popped {
+                call.reply.bulk(&name);
+                turns::copied(name.len()).await;
+            }
+        }
+        _ => return Err(SYNTAX),
+    }
+    Ok(())
 }
 
 /// Writes drawn elements.
@@ -163,7 +275,7 @@ mod tests {
         const DRAWS: usize = 20_000;
         let mut counts = [0_usize; 10];
         for _ in 0..DRAWS {
-            let mut sample = Sample { wanted: 3, seen: 0, bytes: 0, drawn: Vec::new() };
+            let mut sample = Sample::of(3);
             for element in 0..10_u8 {
                 sample.see(&[element], b"");
             }
@@ -179,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_sample_counts_the_bytes_that_it_has() {
-        let mut sample = Sample { wanted: 3, seen: 0, bytes: 0, drawn: Vec::new() };
+        let mut sample = Sample::of(3);
         for length in 0..1000 {
             sample.see(b"name", &vec![0; length]);
             let bytes: usize = sample.drawn.iter().map(|(name, record)| name.len() + record.len()).sum();

@@ -1,4 +1,4 @@
-//! Ranges of sorted sets: by rank, by score, by name.
+//! Ranges of sorted sets: by rank, by score, by name; returned, counted, removed or stored.
 //!
 //! A command first collects the members of a range, and replies only if the generation that it read
 //! is still the current one.
@@ -6,7 +6,7 @@
 use super::ordered::{Bounds, bounds};
 use crate::call::Call;
 use crate::fault::{Fault, SYNTAX};
-use crate::keyspace::{Aggregate, Kind, Member, Ranks, Retries, Walked, score_of_record};
+use crate::keyspace::{Aggregate, Draft, Kind, Member, Ranks, Retries, Walked, score_of_record};
 use crate::score;
 use crate::turns;
 use std::ops::Bound;
@@ -181,10 +181,15 @@ async fn visit(
 }
 
 /// Collects the selected members of a range.
-async fn gather(call: &mut Call<'_>, part: MemberRange<'_>, window: Window) -> Result<Vec<Member>, Fault> {
+async fn gather(
+    call: &mut Call<'_>,
+    key: &[u8],
+    part: MemberRange<'_>,
+    window: Window,
+) -> Result<Vec<Member>, Fault> {
     let most = call.shared.options.output_bytes_max;
     let mut retries = Retries::default();
-    while let Some(set) = call.keys.find(call.args.get(1), Kind::SortedSet).await? {
+    while let Some(set) = call.keys.find(key, Kind::SortedSet).await? {
         let (mut found, mut bytes) = (Vec::new(), 0);
         let gathered = visit(call, &set, part, window, |member| {
             bytes += member.name.len() + size_of::<Member>();
@@ -209,14 +214,19 @@ struct Options {
 }
 
 impl Options {
-    /// Parses the options; `by` and `is_reverse` are given if the command implies them.
-    fn parse(call: &Call<'_>, by: Option<By>, is_reverse: Option<bool>) -> Result<Self, Fault> {
+    /// Parses the options from an argument on; `by` and `is_reverse` are given if the command implies
+    /// them.
+    fn parse(
+        call: &Call<'_>,
+        mut at: usize,
+        by: Option<By>,
+        is_reverse: Option<bool>,
+    ) -> Result<Self, Fault> {
         let (mut said_by, mut said_reverse) = (by, is_reverse);
-        let (mut with_scores, mut limit) = (false, None);
-        let mut at = 4;
+        let (mut with_scores, mut limit, is_stored) = (false, None, at > 4);
         while at < call.args.len() {
             match &call.args.get(at).to_ascii_lowercase()[..] {
-                b"withscores" => with_scores = true,
+                b"withscores" if !is_stored => with_scores = true,
                 b"limit" if at + 2 < call.args.len() => {
                     limit = Some((call.integer(at + 1)?, call.integer(at + 2)?));
                     at += 2;
@@ -238,6 +248,13 @@ impl Options {
             return Err(Fault::said("ERR syntax error, WITHSCORES not supported in combination with BYLEX"));
         }
         Ok(Self { with_scores, limit, by, is_reverse: said_reverse.unwrap_or(false) })
+    }
+
+    /// Parses the range whose bounds are two arguments, the first of them at a position.
+    fn range<'a>(&self, call: &Call<'a>, first: usize) -> Result<MemberRange<'a>, Fault> {
+        let is_swapped = self.is_reverse && self.by != By::Rank;
+        let (min, max) = if is_swapped { (first + 1, first) } else { (first, first + 1) };
+        MemberRange::parse(call, self.by, min, max)
     }
 
     /// Returns the window of selected members; it selects none if the offset is negative.
@@ -262,12 +279,16 @@ pub(super) async fn range(
     by: Option<By>,
     is_reverse: Option<bool>,
 ) -> Result<(), Fault> {
-    let options = Options::parse(call, by, is_reverse)?;
-    let (min, max) = if options.is_reverse && options.by != By::Rank { (3, 2) } else { (2, 3) };
-    let part = MemberRange::parse(call, options.by, min, max)?;
-    let found = gather(call, part, options.window()).await?;
+    let options = Options::parse(call, 4, by, is_reverse)?;
+    let part = options.range(call, 2)?;
+    let found = gather(call, call.args.get(1), part, options.window()).await?;
+    write(call, found, options.with_scores).await
+}
+
+/// Writes members, with their scores if these are wanted.
+pub(super) async fn write(call: &mut Call<'_>, found: Vec<Member>, with_scores: bool) -> Result<(), Fault> {
     let reply = &mut call.reply;
-    let (with_scores, is_nested) = (options.with_scores, options.with_scores && reply.is_resp3());
+    let is_nested = with_scores && reply.is_resp3();
     reply.array(if with_scores && !is_nested { found.len() * 2 } else { found.len() });
     for member in found {
         turns::worked().await;
@@ -280,6 +301,24 @@ pub(super) async fn range(
         }
     }
     call.limit()
+}
+
+/// `ZRANGESTORE destination source min max [BYSCORE|BYLEX] [REV] [LIMIT offset count]`.
+pub(super) async fn store(call: &mut Call<'_>) -> Result<(), Fault> {
+    let options = Options::parse(call, 5, None, None)?;
+    let part = options.range(call, 3)?;
+    let found = gather(call, call.args.get(2), part, options.window()).await?;
+    let mut draft = Draft::new(Kind::SortedSet, call.args.get(1), None)?;
+    for member in found {
+        if let Err(fault) = call.keys.draft_score(&mut draft, &member.name, member.score).await {
+            call.keys.discard_draft(draft).await?;
+            return Err(fault);
+        }
+        turns::copied(member.name.len()).await;
+    }
+    let count = call.keys.replace_by(draft).await?;
+    call.reply.count(count);
+    Ok(())
 }
 
 /// `ZCOUNT key min max`, `ZLEXCOUNT key min max`.

@@ -4,7 +4,7 @@
 use super::elements::{count, some};
 use crate::call::Call;
 use crate::fault::{Fault, SYNTAX};
-use crate::keyspace::{Kind, Rescored, Retries, score_of_record};
+use crate::keyspace::{Aggregate, Keyspace, Kind, Member, Rescored, Retries, score_of_record};
 use crate::reply::Reply;
 use crate::request::Arguments;
 use crate::{number, score, turns};
@@ -14,17 +14,17 @@ const NO_FLOAT: &str = "ERR value is not a valid float";
 /// The options of `ZADD`.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools)] // switches, most of which go together
-struct Adding {
+pub(super) struct Adding {
     /// Only add new members.
-    is_absent: bool,
+    pub is_absent: bool,
     /// Only change existing members.
-    is_present: bool,
+    pub is_present: bool,
     /// Only raise scores.
     is_greater: bool,
     /// Only lower scores.
     is_less: bool,
     /// Return the number of changed members, not of new ones.
-    tells_changes: bool,
+    pub tells_changes: bool,
     /// Add to the old score.
     is_increment: bool,
 }
@@ -96,12 +96,23 @@ pub(super) async fn zincrby(call: &mut Call<'_>) -> Result<(), Fault> {
 }
 
 async fn add(call: &mut Call<'_>, options: Adding, first: usize) -> Result<(), Fault> {
-    let Call { args, keys, reply, .. } = call;
     let mut scores = Vec::new();
-    for at in (first..args.len()).step_by(2) {
-        scores.push(score::parse(args.get(at)).ok_or_else(|| Fault::said(NO_FLOAT))?);
+    for at in (first..call.args.len()).step_by(2) {
+        scores.push(score::parse(call.args.get(at)).ok_or_else(|| Fault::said(NO_FLOAT))?);
         turns::worked().await;
     }
+    add_scored(call, options, &scores, first + 1, 2).await
+}
+
+/// Sets the scores of members, which are every `step`th argument from `first` on, and replies.
+pub(super) async fn add_scored(
+    call: &mut Call<'_>,
+    options: Adding,
+    scores: &[f64],
+    first: usize,
+    step: usize,
+) -> Result<(), Fault> {
+    let Call { args, keys, reply, .. } = call;
     let (mut last, mut came, mut changed) = (None, 0, 0);
     let mut retries = Retries::default();
     loop {
@@ -114,10 +125,10 @@ async fn add(call: &mut Call<'_>, options: Adding, first: usize) -> Result<(), F
         } else {
             keys.open(args.get(1), Kind::SortedSet).await?
         };
-        keys.read_elements(&set, args.from(first + 1).step_by(2)).await?;
+        keys.read_elements(&set, args.from(first).step_by(step)).await?;
         (last, came, changed) = (None, 0, 0);
         for (at, &said) in scores.iter().enumerate() {
-            let member = args.get(first + 2 * at + 1);
+            let member = args.get(first + step * at);
             let Rescored { was, decided } =
                 keys.rescore(&set, member, |was| options.decide(was, said)).await?;
             came += usize::from(was.is_none() && decided.is_some());
@@ -178,6 +189,35 @@ pub(super) async fn zcard(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Removes up to `wanted` members with the lowest or the highest scores, and returns them.
+pub(super) async fn take(
+    keys: &mut Keyspace,
+    set: &Aggregate,
+    wanted: usize,
+    is_reverse: bool,
+) -> Result<Vec<Member>, Fault> {
+    let mut popped = Vec::new();
+    let mut ranks = set.all_ranks(is_reverse, wanted);
+    let mut retries = Retries::default();
+    while popped.len() < wanted {
+        let Some(member) = keys.next_member(&mut ranks).await? else { break };
+        let is_still = |score: f64| score.total_cmp(&member.score).is_eq();
+        if keys.remove_member(set, &member.name, is_still).await?.is_some() {
+            popped.push(member);
+        } else {
+            // Another client took the member or changed its score: find the first member again.
+            ranks = set.all_ranks(is_reverse, wanted - popped.len());
+            match retries.again().await {
+                Err(fault) if popped.is_empty() => return Err(fault),
+                // Popped elements must not be lost.
+                Err(_) => break,
+                Ok(()) => {}
+            }
+        }
+    }
+    Ok(popped)
+}
+
 /// `ZPOPMIN key [count]`, `ZPOPMAX key [count]`.
 pub(super) async fn pop(call: &mut Call<'_>, is_reverse: bool) -> Result<(), Fault> {
     if call.args.len() > 3 {
@@ -190,28 +230,17 @@ pub(super) async fn pop(call: &mut Call<'_>, is_reverse: bool) -> Result<(), Fau
         wanted = said.ok_or_else(|| Fault::said("ERR value is out of range, must be positive"))?;
     }
     let Call { args, keys, reply, .. } = call;
-    let mut popped = Vec::new();
-    if let Some(set) = keys.find(args.get(1), Kind::SortedSet).await? {
-        let mut ranks = set.all_ranks(is_reverse, wanted);
-        let mut retries = Retries::default();
-        while popped.len() < wanted {
-            let Some(member) = keys.next_member(&mut ranks).await? else { break };
-            let is_still = |score: f64| score.total_cmp(&member.score).is_eq();
-            if keys.remove_member(&set, &member.name, is_still).await?.is_some() {
-                popped.push(member);
-            } else {
-                // Another client took the member or changed its score: find the first member again.
-                ranks = set.all_ranks(is_reverse, wanted - popped.len());
-                match retries.again().await {
-                    Err(fault) if popped.is_empty() => return Err(fault),
-                    // Popped elements must not be lost.
-                    Err(_) => break,
-                    Ok(()) => {}
-                }
-            }
-        }
-    }
+    let popped = match keys.find(args.get(1), Kind::SortedSet).await? {
+        Some(set) => take(keys, &set, wanted, is_reverse).await?,
+        None => Vec::new(),
+    };
     let is_nested = is_counted && reply.is_resp3();
+    write_popped(reply, popped, is_nested).await;
+    Ok(())
+}
+
+/// Writes members with their scores, each in its own array if that is wanted.
+pub(super) async fn write_popped(reply: &mut Reply<'_>, popped: Vec<Member>, is_nested: bool) {
     reply.array(if is_nested { popped.len() } else { popped.len() * 2 });
     for member in popped {
         turns::worked().await;
@@ -221,5 +250,42 @@ pub(super) async fn pop(call: &mut Call<'_>, is_reverse: bool) -> Result<(), Fau
         reply.bulk(&member.name);
         reply.double(member.score);
     }
+}
+
+/// Parses the arguments of `ZMPOP` after the keys. Returns whether the highest scores are removed,
+/// and of how many members.
+pub(super) fn parse_taking(call: &Call<'_>, at: usize) -> Result<(bool, usize), Fault> {
+    let is_reverse = match &call.args.from(at).next().ok_or(SYNTAX)?.to_ascii_lowercase()[..] {
+        b"min" => false,
+        b"max" => true,
+        _ => return Err(SYNTAX),
+    };
+    let (mut wanted, mut options) = (None, call.args.from(at + 1));
+    while let Some(option) = options.next() {
+        let count = options.next().filter(|_| wanted.is_none() && option.eq_ignore_ascii_case(b"count"));
+        let said = number::integer(count.ok_or(SYNTAX)?).and_then(|said| usize::try_from(said).ok());
+        let none = || Fault::said("ERR count should be greater than 0");
+        wanted = Some(said.filter(|&said| said > 0).ok_or_else(none)?);
+    }
+    Ok((is_reverse, wanted.unwrap_or(1)))
+}
+
+/// `ZMPOP numkeys key… MIN|MAX [COUNT count]`.
+pub(super) async fn zmpop(call: &mut Call<'_>) -> Result<(), Fault> {
+    let count = call.key_count(1)?;
+    let (is_reverse, wanted) = parse_taking(call, count.saturating_add(2))?;
+    let Call { args, keys, reply, .. } = call;
+    for key in args.from(2).take(count) {
+        turns::worked().await;
+        let Some(set) = keys.find(key, Kind::SortedSet).await? else { continue };
+        let popped = take(keys, &set, wanted, is_reverse).await?;
+        if !popped.is_empty() {
+            reply.array(2);
+            reply.bulk(key);
+            write_popped(reply, popped, true).await;
+            return Ok(());
+        }
+    }
+    reply.null_array();
     Ok(())
 }

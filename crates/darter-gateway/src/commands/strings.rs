@@ -1,10 +1,9 @@
-//! Commands for strings.
+//! Commands for strings. Those that add to numbers are in `numbers.rs`, those for bits in `bits.rs`.
 
 use super::expiry::{Unit, positive_end};
 use super::transactions::supported;
 use crate::call::{Call, argument_too_long, wrong_arity};
-use crate::extended::Extended;
-use crate::fault::{Fault, NO_INTEGER, SYNTAX};
+use crate::fault::{Fault, SYNTAX};
 use crate::keyspace::{Change, Head, Keyspace, Kind, TOGETHER_FIRST, TOGETHER_MAX};
 use crate::number;
 use crate::request::{Arguments, BULK_BYTES_MAX};
@@ -328,61 +327,8 @@ pub(super) async fn msetnx(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `INCR key`.
-pub(super) async fn incr(call: &mut Call<'_>) -> Result<(), Fault> {
-    add(call, 1).await
-}
-
-/// `DECR key`.
-pub(super) async fn decr(call: &mut Call<'_>) -> Result<(), Fault> {
-    add(call, -1).await
-}
-
-/// `INCRBY key number`.
-pub(super) async fn incrby(call: &mut Call<'_>) -> Result<(), Fault> {
-    let number = call.integer(2)?;
-    add(call, number).await
-}
-
-/// `DECRBY key number`.
-pub(super) async fn decrby(call: &mut Call<'_>) -> Result<(), Fault> {
-    let number = call.integer(2)?.checked_neg().ok_or_else(|| Fault::said("ERR decrement would overflow"))?;
-    add(call, number).await
-}
-
-async fn add(call: &mut Call<'_>, number: i64) -> Result<(), Fault> {
-    let sum = call.keys.change(call.args.get(1), |head, record| {
-        let old = head.map_or(Ok(0), |head| number::integer(head.string()?).ok_or(NO_INTEGER))?;
-        let overflow = || Fault::said("ERR increment or decrement would overflow");
-        let sum = old.checked_add(number).ok_or_else(overflow)?;
-        Head::begin(record, Kind::String, head.and_then(|head| head.expiry));
-        record.extend_from_slice(itoa::Buffer::new().format(sum).as_bytes());
-        Ok(Change::Put(sum))
-    });
-    let sum = sum.await?;
-    call.reply.integer(sum);
-    Ok(())
-}
-
-/// `INCRBYFLOAT key number`.
-pub(super) async fn incrbyfloat(call: &mut Call<'_>) -> Result<(), Fault> {
-    let read =
-        |text: &[u8]| Extended::parse(text).ok_or_else(|| Fault::said("ERR value is not a valid float"));
-    let sum = call.keys.change(call.args.get(1), |head, record| {
-        let old = head.map_or(Ok(&b"0"[..]), |head| head.string())?;
-        let sum = read(old)?.plus(&read(call.args.get(2))?);
-        let sum = sum.ok_or_else(|| Fault::said("ERR increment would produce NaN or Infinity"))?.text();
-        Head::begin(record, Kind::String, head.and_then(|head| head.expiry));
-        record.extend_from_slice(sum.as_bytes());
-        Ok(Change::Put(sum))
-    });
-    let sum = sum.await?;
-    call.reply.bulk(sum.as_bytes());
-    Ok(())
-}
-
 /// Fails if a value of `bytes` bytes is too long, before memory is allocated for it.
-fn check_length(bytes: usize, most: usize) -> Result<(), Fault> {
+pub(super) fn check_length(bytes: usize, most: usize) -> Result<(), Fault> {
     if bytes > BULK_BYTES_MAX {
         return Err(Fault::said("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
     }
@@ -405,23 +351,35 @@ pub(super) async fn append(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Begins a record with a key's value and expiry time, and adds zero bytes until the value has at
+/// least `bytes` bytes. Returns the value. Fails before it allocates memory if that is too long.
+pub(super) fn lengthened<'r>(
+    head: Option<Head<'_>>,
+    record: &'r mut Vec<u8>,
+    bytes: usize,
+    most: usize,
+) -> Result<&'r mut [u8], Fault> {
+    let old = head.map_or(Ok(&b""[..]), |head| head.string())?;
+    check_length(bytes, most)?;
+    Head::begin(record, Kind::String, head.and_then(|head| head.expiry));
+    let at = record.len();
+    record.extend_from_slice(old);
+    record.resize(at + old.len().max(bytes), 0);
+    Ok(&mut record[at..])
+}
+
 /// `SETRANGE key offset value`.
 pub(super) async fn setrange(call: &mut Call<'_>) -> Result<(), Fault> {
     let offset = usize::try_from(call.integer(2)?).map_err(|_| Fault::said("ERR offset is out of range"))?;
     let (written, most) = (call.args.get(3), call.shared.argument_bytes_max);
     let bytes = call.keys.change(call.args.get(1), |head, record| {
-        let old = head.map_or(Ok(&b""[..]), |head| head.string())?;
         if written.is_empty() {
-            return Ok(Change::Keep(old.len()));
+            return Ok(Change::Keep(head.map_or(Ok(0), |head| head.string().map(<[u8]>::len))?));
         }
         let end = offset.saturating_add(written.len());
-        check_length(end, most)?;
-        Head::begin(record, Kind::String, head.and_then(|head| head.expiry));
-        let at = record.len();
-        record.extend_from_slice(old);
-        record.resize(at + old.len().max(end), 0);
-        record[at + offset..at + end].copy_from_slice(written);
-        Ok(Change::Put(old.len().max(end)))
+        let value = lengthened(head, record, end, most)?;
+        value[offset..end].copy_from_slice(written);
+        Ok(Change::Put(value.len()))
     });
     let bytes = bytes.await?;
     call.reply.count(bytes);

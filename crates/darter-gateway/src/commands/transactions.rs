@@ -6,9 +6,13 @@
 //! every command after it is also rejected until `EXEC` or `DISCARD`, as in an aborted transaction
 //! of Redis. Clients then report the error of `MULTI`.
 
+use super::key_specs::destinations;
+use super::{monitor, notifying, publishing};
 use crate::call::{Call, Client};
 use crate::fault::Fault;
 use crate::keyspace::Retries;
+use crate::named_keys;
+use crate::pause::is_writing;
 use crate::queue::{Mode, Queue};
 use crate::request::Arguments;
 use crate::table::{Command, CommandId};
@@ -18,7 +22,7 @@ use std::collections::BTreeSet;
 
 /// Most keys that a client watches.
 const WATCHED_MAX: usize = 10_000;
-/// Most elements of a key that is copied or renamed in a transaction.
+/// Most elements of the keys that are copied, renamed or combined in a transaction.
 const COPIED_MAX: usize = 10_000;
 /// Runs after which the pauses between them no longer grow.
 const DOUBLINGS_MAX: u16 = 10;
@@ -33,8 +37,8 @@ fn is_heard(command: Option<&Command>) -> bool {
 /// or it walks over keys, among which others may appear.
 fn is_excluded(id: CommandId) -> bool {
     use CommandId::{
-        Auth, Client, Config, Dbsize, Flushall, Flushdb, Hello, Hscan, Keys, Randomkey, Range, Rangecount,
-        Scan, Slowlog, Zscan,
+        Auth, Client, Config, Dbsize, Flushall, Flushdb, Hello, Hscan, Keys, Meet, Randomkey, Range,
+        Rangecount, Scan, Slowlog, Sscan, Tell, Zscan,
     };
     matches!(
         id,
@@ -46,11 +50,14 @@ fn is_excluded(id: CommandId) -> bool {
             | Hello
             | Hscan
             | Keys
+            | Meet
             | Randomkey
             | Range
             | Rangecount
             | Scan
             | Slowlog
+            | Sscan
+            | Tell
             | Zscan
     )
 }
@@ -114,6 +121,7 @@ pub(super) async fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
     }
     let held = watched.keys().cloned().collect();
     let start = call.reply.position();
+    let mut is_executed = false;
     atomically(call, held, async |call| {
         let read = queue.requests().flat_map(|(command, args)| keys_read(command, args));
         call.keys.read_heads(watched.keys().map(Vec::as_slice).chain(read)).await?;
@@ -125,19 +133,25 @@ pub(super) async fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
             }
         }
         execute(call, &queue).await?;
+        is_executed = true;
         Ok(Body::Done)
     })
-    .await
+    .await?;
+    if is_executed {
+        queue.requests().for_each(|(command, args)| monitor::show(call, command, &args));
+    }
+    Ok(())
 }
 
 /// Returns the keys whose heads a command reads, as far as its arguments show.
 fn keys_read<'a>(command: &'static Command, args: Arguments<'a>) -> impl Iterator<Item = &'a [u8]> {
-    use CommandId::{Mset, Psetex, Set, Setex};
+    use CommandId::{Mset, Psetex, Set, Setex, Spublish, Ssubscribe, Sunsubscribe};
     let is_reading = |option: &[u8]| {
         [&b"get"[..], b"keepttl", b"nx", b"xx"].iter().any(|name| option.eq_ignore_ascii_case(name))
     };
     let reads = match command.id {
-        Mset | Psetex | Setex => false,
+        // The keys of the last three are channels.
+        Mset | Psetex | Setex | Spublish | Ssubscribe | Sunsubscribe => false,
         Set => args.from(3).any(is_reading),
         _ => true,
     };
@@ -147,32 +161,73 @@ fn keys_read<'a>(command: &'static Command, args: Arguments<'a>) -> impl Iterato
 
 /// Returns whether a command changes several keys or elements, and is executed as one transaction.
 pub(super) fn is_one(call: &Call<'_>, id: CommandId) -> bool {
-    use CommandId::{Copy, Del, Hdel, Hmset, Hset, Mset, Msetnx, Rename, Renamenx, Unlink, Zadd, Zrem};
+    use CommandId::{
+        Bitop, Del, Geoadd, Georadius, Georadiusbymember, Geosearchstore, Hdel, Hmset, Hset, Mset, Msetnx,
+        Pfmerge, Smove, Sort, Unlink, Zadd, Zrem,
+    };
     let changes_several = match id {
-        Copy | Rename | Renamenx => true,
-        Del | Unlink => call.args.len() > 2,
+        Bitop | Geosearchstore | Smove => true,
+        id if is_transfer(id) => true,
+        Del | Pfmerge | Unlink => call.args.len() > 2,
         Hdel | Mset | Msetnx | Zrem => call.args.len() > 3,
         Hmset | Hset => call.args.len() > 4,
         Zadd => super::sorted_sets::adds_several(&call.args),
+        Geoadd => super::geo::adds_several(&call.args),
+        Georadius | Georadiusbymember | Sort => !destinations(id, &call.args, 0).is_empty(),
         _ => false,
     };
     changes_several && call.shared.has_transactions
 }
 
-/// Executes a command as one transaction. A key that is too large for a transaction is copied and
-/// renamed without one.
+/// Returns whether a command makes a value from other keys, which can also be done without a
+/// transaction.
+fn is_transfer(id: CommandId) -> bool {
+    use CommandId::{
+        Copy, Rename, Renamenx, Sdiffstore, Sinterstore, Sunionstore, Zdiffstore, Zinterstore, Zrangestore,
+        Zunionstore,
+    };
+    matches!(
+        id,
+        Copy | Rename
+            | Renamenx
+            | Sdiffstore
+            | Sinterstore
+            | Sunionstore
+            | Zdiffstore
+            | Zinterstore
+            | Zrangestore
+            | Zunionstore
+    )
+}
+
+/// Returns whether keys have together more elements than are copied in a transaction.
+async fn are_large<'k>(call: &mut Call<'_>, keys: impl Iterator<Item = &'k [u8]>) -> Result<bool, Fault> {
+    let mut left = COPIED_MAX + 1;
+    for key in keys {
+        left -= call.keys.count_elements(key, left).await?;
+        if left == 0 {
+            return Ok(true);
+        }
+        turns::worked().await;
+    }
+    Ok(false)
+}
+
+/// Executes a command as one transaction. Keys that are too large for a transaction are copied,
+/// renamed and stored without one.
 ///
 /// # Errors
 /// Those of the command, and as for [`atomically`].
 pub(super) async fn run_alone(call: &mut Call<'_>, command: &'static Command) -> Result<(), Fault> {
-    use CommandId::{Copy, Rename, Renamenx};
-    let is_transfer = matches!(command.id, Copy | Rename | Renamenx);
+    let (is_transfer, args) = (is_transfer(command.id), call.args);
+    let sources = named_keys::sources(command.id, &args, 0);
+    let sources = sources.filter(|_| is_transfer).map(|at| args.get(at));
     let start = call.reply.position();
-    let held = is_transfer.then(|| call.args.get(1).to_vec()).into_iter().collect();
+    let held = sources.clone().map(<[u8]>::to_vec).collect();
     let mut is_large = false;
     let done = atomically(call, held, async |call| {
-        call.keys.read_heads(keys_read(command, call.args)).await?;
-        is_large = is_transfer && call.keys.has_elements(call.args.get(1), COPIED_MAX + 1).await?;
+        call.keys.read_heads(keys_read(command, args).chain(sources.clone())).await?;
+        is_large = are_large(call, sources.clone()).await?;
         if is_large {
             return Ok(Body::Abandoned);
         }
@@ -208,6 +263,25 @@ pub(super) enum Body {
     Abandoned,
 }
 
+/// Runs a part of a command in the transaction in progress, or in its own one.
+///
+/// # Errors
+/// Those of `body`, as for [`atomically`], and one if the index has no transactions.
+pub(super) async fn within(
+    call: &mut Call<'_>,
+    mut body: impl AsyncFnMut(&mut Call<'_>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    if call.keys.is_in_transaction() {
+        return body(call).await;
+    }
+    supported(call, "a change of a list that takes several records")?;
+    atomically(call, BTreeSet::new(), async |call| {
+        body(call).await?;
+        Ok(Body::Done)
+    })
+    .await
+}
+
 /// Runs commands in a transaction of the index, again after each conflict with another client.
 /// `held` are keys all of whose elements are read.
 ///
@@ -221,10 +295,13 @@ pub(super) async fn atomically(
 ) -> Result<(), Fault> {
     let (start, mut retries, mut attempt) = (call.reply.position(), Retries::default(), 0_u16);
     loop {
+        call.client.published.take();
+        call.keys.take_events();
         let run = once(call, &held, attempt, &mut body).await;
         held.extend(call.keys.unheld());
         call.keys.roll_back();
         if run? {
+            publishing::send(call).await;
             return Ok(());
         }
         call.reply.take_back(start);
@@ -245,9 +322,16 @@ async fn once(
     body: &mut impl AsyncFnMut(&mut Call<'_>) -> Result<Body, Fault>,
 ) -> Result<bool, Fault> {
     call.keys.begin(attempt, held).await?;
-    match body(call).await? {
+    let done = body(call).await;
+    if call.keys.is_torn() {
+        return Ok(false);
+    }
+    match done? {
         Body::Done => call.keys.commit().await,
-        Body::Abandoned => Ok(true),
+        Body::Abandoned => {
+            call.client.published.take();
+            Ok(true)
+        }
     }
 }
 
@@ -256,7 +340,7 @@ async fn execute(call: &mut Call<'_>, queue: &Queue) -> Result<(), Fault> {
     call.reply.array(queue.len());
     for (command, args) in queue.requests() {
         let Call { keys, reply, client, shared, .. } = call;
-        run_one(command.id, &mut Call { args, keys, reply: reply.again(), client, shared }).await?;
+        run_one(command, &mut Call { args, keys, reply: reply.again(), client, shared }).await?;
         call.limit()?;
         turns::worked().await;
     }
@@ -264,9 +348,17 @@ async fn execute(call: &mut Call<'_>, queue: &Queue) -> Result<(), Fault> {
 }
 
 /// Runs a command of a transaction. An error becomes its reply, unless it ends the transaction.
-async fn run_one(id: CommandId, call: &mut Call<'_>) -> Result<(), Fault> {
+async fn run_one(command: &Command, call: &mut Call<'_>) -> Result<(), Fault> {
     let position = call.reply.position();
-    if let Err(fault) = Box::pin(super::run(id, call)).await {
+    if command.is("write") && call.shared.waiting.is_any() {
+        let keys = command.keys_at(call.args.len()).chain(destinations(command.id, &call.args, 0));
+        call.keys.changed.extend(keys.map(|at| call.args.get(at).to_vec()));
+    }
+    let ran = Box::pin(super::run(command.id, call)).await;
+    if ran.is_ok() {
+        notifying::report(call, command).await?;
+    }
+    if let Err(fault) = ran {
         if ends_transaction(&fault) {
             return Err(fault);
         }
@@ -288,11 +380,12 @@ pub(super) async fn run_from_script(call: &mut Call<'_>, is_read_only: bool) -> 
         Some(command) if command.is("noscript") || is_excluded(command.id) => {
             "ERR This Redis command is not allowed from script"
         }
-        Some(command) if is_read_only && command.is("write") => {
+        Some(command) if is_read_only && is_writing(command) => {
             "ERR Write commands are not allowed from read-only scripts."
         }
         Some(command) => {
-            run_one(command.id, call).await?;
+            run_one(command, call).await?;
+            monitor::show_from_script(call, command);
             turns::worked().await;
             return Ok(());
         }

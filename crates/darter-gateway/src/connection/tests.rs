@@ -9,6 +9,7 @@ use darter_fabric::decorate::{Delay, Delaying};
 use darter_fabric::{Local, Provider};
 use std::fmt::Write as _;
 use std::future::Future;
+use std::io::{Read, Write as _};
 use std::net::TcpListener;
 use std::pin::pin;
 use tokio::runtime::Builder;

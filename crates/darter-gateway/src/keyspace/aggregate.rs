@@ -1,4 +1,5 @@
-//! Hashes and sorted sets: the link between a key and its elements, and how elements are removed.
+//! Hashes, sorted sets and sets: the link between a key and its elements, and how elements are
+//! removed.
 //!
 //! Each element is a separate record, whose key is `family, length of the key (2 bytes), key,
 //! generation, element`. The head names the current generation. When the head is removed, or
@@ -15,8 +16,12 @@
 //! A head without elements is removed in two steps. First the remover writes a unique mark, a
 //! *doubt*, into the head; `confirm` removes the mark. If the remover then finds the key empty and
 //! the head still has the mark, no acknowledged write is lost with it.
+//!
+//! The members of a small set lie in its head (`packed.rs`), which is then the only record.
 
 use super::head::Generation;
+use super::key_event::KeyEvent;
+use super::packed::Packed;
 use super::{Family, Head, Keyspace, Kind, PLACE_BYTES, Retries, place, place_of_head, session};
 use crate::fault::{Fault, WRONG_TYPE};
 use crate::turns;
@@ -41,28 +46,69 @@ const MEMBER_BYTES: usize = FIELD_BYTES - 8 - 2 - 8;
 /// A connection to the pool.
 #[derive(Debug)]
 pub(super) struct Session {
-    worker: Worker,
+    pub(super) worker: Worker,
+    /// The changes of keys, if they are recorded.
+    pub(super) events: Option<Vec<KeyEvent>>,
     /// The generations that the transaction in progress ends.
     pub(super) ended: Vec<Aggregate>,
     /// The keys of which it has read all elements, though their heads were not in doubt.
     pub(super) unheld: BTreeSet<Vec<u8>>,
+    /// Whether it has read records that never existed together, and must be run again.
+    pub(super) is_torn: bool,
+    /// The places of the chunks of lists that it has read.
+    pub(super) chunks: BTreeSet<Vec<u8>>,
 }
 
 impl Session {
     pub(super) fn new(worker: Worker) -> Self {
-        Self { worker, ended: Vec::new(), unheld: BTreeSet::new() }
+        Self {
+            worker,
+            events: None,
+            ended: Vec::new(),
+            unheld: BTreeSet::new(),
+            is_torn: false,
+            chunks: BTreeSet::new(),
+        }
     }
 
     /// Stores a record, or removes it, whatever it was before. A transaction in progress does not
     /// read it.
     pub(super) async fn store(&mut self, at: &[u8], record: Option<&[u8]>) -> Result<(), Fault> {
         if self.is_in_transaction() {
-            self.worker.write_blind(at, record.map(<[u8]>::to_vec))?;
+            self.write_blind(at, record.map(<[u8]>::to_vec))?;
             return Ok(());
         }
         match record {
-            Some(record) => drop(self.worker.put(at, record).await?),
-            None => drop(self.worker.discard(at).await?),
+            Some(record) => drop(self.put(at, record).await?),
+            None => drop(self.discard(at).await?),
+        }
+        Ok(())
+    }
+
+    /// Must be called when a chunk of a list was read.
+    pub(super) fn has_read_chunk(&mut self, place: Vec<u8>) {
+        if self.is_in_transaction() {
+            self.chunks.insert(place);
+        }
+    }
+
+    /// Removes, in the transaction in progress, the chunks that it has read of lists that it ends. So
+    /// no other client changes such a chunk after the commit.
+    pub(super) async fn end_chunks(&mut self) -> Result<(), Fault> {
+        let (mut head, mut list) = (Vec::new(), None::<(Aggregate, bool)>);
+        for at in std::mem::take(&mut self.chunks) {
+            let Some(of) = Aggregate::of_place(Family::ListChunk, &at) else { continue };
+            let is_current = match &list {
+                Some((list, is_current)) if *list == of => *is_current,
+                _ => {
+                    place(&mut head, Family::Key, of.key());
+                    self.get_with(&head, |record| of.is_of(record)).await? == Some(true)
+                }
+            };
+            if !is_current {
+                self.store(&at, None).await?;
+            }
+            list = Some((of, is_current));
         }
         Ok(())
     }
@@ -99,10 +145,32 @@ impl DerefMut for Session {
     }
 }
 
-/// Returns the elements of a key whose head is not in doubt; `None` for a string.
+/// Returns the elements of a key whose head is not in doubt; `None` if the head is the whole value. A
+/// list needs no doubt: each element that is added changes a chunk or the head.
 pub(super) fn without_doubt(key: &[u8], record: &[u8]) -> Result<Option<Aggregate>, Fault> {
     let head = Head::parse(record)?;
-    Ok(Aggregate::of(key, &head).filter(|_| head.doubted_since().is_none()))
+    let is_certain = head.kind != Kind::List && head.doubted_since().is_none();
+    Ok(Aggregate::of(key, &head).filter(|_| is_certain))
+}
+
+/// Fails if an element of this name is too long to be stored with the key.
+pub(super) fn check_name(kind: Kind, key: &[u8], name: &[u8]) -> Result<(), Fault> {
+    let (what, most, bytes, counted) = match kind {
+        Kind::SortedSet => {
+            let zeros: usize = name.iter().map(|&byte| usize::from(byte == 0)).sum();
+            ("member", MEMBER_BYTES, name.len() + zeros, ", each zero byte of the member counted twice")
+        }
+        Kind::Set => ("member", FIELD_BYTES, name.len(), ""),
+        Kind::Hash | Kind::List | Kind::String => ("field", FIELD_BYTES, name.len(), ""),
+    };
+    let key = key.len();
+    if key + bytes <= most {
+        return Ok(());
+    }
+    Err(Fault::said(format!(
+        "ERR key of {key} bytes and {what} of {} bytes: together they hold at most {most} bytes{counted}; shorten them",
+        name.len()
+    )))
 }
 
 /// A generation of a key's elements.
@@ -112,6 +180,8 @@ pub(crate) struct Aggregate {
     kind: Kind,
     /// The common part of its elements' keys, after the family's byte.
     stem: Vec<u8>,
+    /// The elements, if they lie in the head. They have no generation, and can only be read.
+    packed: Option<Vec<u8>>,
 }
 
 impl Kind {
@@ -119,8 +189,9 @@ impl Kind {
     pub(super) fn families(self) -> &'static [Family] {
         match self {
             Self::String => &[],
-            Self::Hash => &[Family::Field],
+            Self::Hash | Self::Set => &[Family::Field],
             Self::SortedSet => &[Family::Member, Family::Score],
+            Self::List => &[Family::ListChunk],
         }
     }
 }
@@ -129,25 +200,39 @@ impl Aggregate {
     pub(super) fn new(kind: Kind, key: &[u8], generation: Generation) -> Self {
         // Keys of the index are not longer.
         let bytes = key.len() as u16;
-        Self { kind, stem: [&bytes.to_be_bytes()[..], key, &generation].concat() }
+        Self { kind, stem: [&bytes.to_be_bytes()[..], key, &generation].concat(), packed: None }
     }
 
-    /// Returns the aggregate that a key's head refers to; `None` for a string.
+    /// Returns the aggregate that a key's head refers to; `None` if the head is the whole value.
     pub(super) fn of(key: &[u8], head: &Head<'_>) -> Option<Self> {
         Some(Self::new(head.kind, key, head.generation()?))
     }
 
-    /// Returns the aggregate that an element belongs to, from the element's place alone.
+    /// Returns the elements that lie in a head, to be read.
+    fn of_packed(key: &[u8], head: &Head<'_>) -> Result<Self, Fault> {
+        Packed::parse(head.body)?;
+        let packed = Some(head.body.to_vec());
+        Ok(Self { packed, ..Self::new(head.kind, key, Generation::default()) })
+    }
+
+    /// Returns the elements, if they lie in the head.
+    pub(crate) fn packed(&self) -> Option<Packed<'_>> {
+        self.packed.as_deref().map(Packed::of_valid)
+    }
+
+    /// Returns the aggregate that an element belongs to, from the element's place alone. A set is
+    /// returned as a hash, whose elements are in the same family.
     pub(super) fn of_place(family: Family, place: &[u8]) -> Option<Self> {
-        let kind =
-            [Kind::Hash, Kind::SortedSet].into_iter().find(|kind| kind.families().contains(&family))?;
+        let kind = [Kind::Hash, Kind::SortedSet, Kind::List]
+            .into_iter()
+            .find(|kind| kind.families().contains(&family))?;
         let (bytes, rest) = place.get(1..)?.split_first_chunk::<2>()?;
         let stem = 2 + usize::from(u16::from_be_bytes(*bytes)) + size_of::<Generation>();
-        (rest.len() + 2 >= stem).then(|| Self { kind, stem: place[1..=stem].to_vec() })
+        (rest.len() + 2 >= stem).then(|| Self { kind, stem: place[1..=stem].to_vec(), packed: None })
     }
 
     /// Returns the type of the key.
-    pub(super) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
@@ -168,7 +253,8 @@ impl Aggregate {
 
     /// Returns whether this is the current generation of a head.
     pub(super) fn is_of(&self, record: &[u8]) -> bool {
-        Head::parse(record).is_ok_and(|head| Self::of(self.key(), &head).as_ref() == Some(self))
+        let own = Some(self.generation());
+        self.packed.is_none() && Head::parse(record).is_ok_and(|head| head.generation() == own)
     }
 
     /// Builds the place of an element.
@@ -182,21 +268,7 @@ impl Aggregate {
 
     /// Fails if an element of this name is too long to be stored with the key.
     pub(super) fn check(&self, name: &[u8]) -> Result<(), Fault> {
-        let (what, most, bytes, counted) = match self.kind {
-            Kind::SortedSet => {
-                let zeros: usize = name.iter().map(|&byte| usize::from(byte == 0)).sum();
-                ("member", MEMBER_BYTES, name.len() + zeros, ", each zero byte of the member counted twice")
-            }
-            _ => ("field", FIELD_BYTES, name.len(), ""),
-        };
-        let key = self.key().len();
-        if key + bytes <= most {
-            return Ok(());
-        }
-        Err(Fault::said(format!(
-            "ERR key of {key} bytes and {what} of {} bytes: together they hold at most {most} bytes{counted}; shorten them",
-            name.len()
-        )))
+        check_name(self.kind, self.key(), name)
     }
 
     /// Returns the element at a place.
@@ -210,8 +282,11 @@ impl Aggregate {
     }
 }
 
-/// Returns whether there are no elements.
+/// Returns whether there are no elements. A list whose head exists has elements.
 pub(super) async fn is_empty(session: &mut Session, aggregate: &Aggregate) -> Result<bool, Fault> {
+    if aggregate.kind == Kind::List {
+        return Ok(false);
+    }
     let Some(&family) = aggregate.kind.families().first() else { return Ok(false) };
     let is_empty = session.scan_with(&aggregate.range(family), 1, |_, _| {}).await? == 0;
     if is_empty {
@@ -301,9 +376,23 @@ impl Keyspace {
     /// The store's errors, [`WRONG_TYPE`], and [`super::super::fault::FOREIGN`].
     pub(crate) async fn find(&mut self, key: &[u8], kind: Kind) -> Result<Option<Aggregate>, Fault> {
         let Some(record) = self.head_record(key).await? else { return Ok(None) };
-        let head = Head::parse(&record)?;
+        self.found(key, &record, &[kind]).await
+    }
+
+    /// Returns the aggregate of a key with a head, which must have one of several types.
+    pub(super) async fn found(
+        &mut self,
+        key: &[u8],
+        record: &[u8],
+        kinds: &[Kind],
+    ) -> Result<Option<Aggregate>, Fault> {
+        let head = Head::parse(record)?;
+        let is_wanted = kinds.contains(&head.kind);
+        if is_wanted && head.is_packed {
+            return Aggregate::of_packed(key, &head).map(Some);
+        }
         let aggregate = Aggregate::of(key, &head).ok_or(WRONG_TYPE)?;
-        if head.kind == kind {
+        if is_wanted {
             return Ok(Some(aggregate));
         }
         let session = session(&mut self.session, &self.store)?;
@@ -361,6 +450,10 @@ impl Keyspace {
     /// # Errors
     /// The store's errors.
     pub(crate) async fn stands(&mut self, aggregate: &Aggregate) -> Result<bool, Fault> {
+        if aggregate.packed.is_some() {
+            // They were read together.
+            return Ok(true);
+        }
         place(&mut self.key, Family::Key, aggregate.key());
         let session = session(&mut self.session, &self.store)?;
         let stands = session.get_with(&self.key, |record| aggregate.is_of(record)).await?;

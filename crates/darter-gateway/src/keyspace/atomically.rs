@@ -30,6 +30,7 @@ impl Keyspace {
         for key in held {
             self.hold(key).await?;
         }
+        self.changed.clear();
         session(&mut self.session, &self.store)?.begin_transaction(attempt);
         Ok(())
     }
@@ -66,13 +67,22 @@ impl Keyspace {
         self.session.as_mut().map(|session| std::mem::take(&mut session.unheld)).unwrap_or_default()
     }
 
+    /// Returns whether the transaction in progress has read records that never existed together.
+    pub(crate) fn is_torn(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_torn)
+    }
+
     /// Commits the transaction. Returns false if it must be run again.
     ///
     /// # Errors
     /// The store's errors.
     pub(crate) async fn commit(&mut self) -> Result<bool, Fault> {
         let session = session(&mut self.session, &self.store)?;
-        let is_done = session.unheld.is_empty() && session.commit_transaction().await?;
+        if session.is_changing() {
+            session.end_chunks().await?;
+        }
+        let is_possible = session.unheld.is_empty() && !session.is_torn;
+        let is_done = is_possible && session.commit_transaction().await?;
         let ended = std::mem::take(&mut session.ended);
         for aggregate in ended.iter().filter(|_| is_done) {
             // The walk removes what remains.
@@ -89,6 +99,8 @@ impl Keyspace {
             session.roll_back();
             session.ended.clear();
             session.unheld.clear();
+            session.is_torn = false;
+            session.chunks.clear();
         }
     }
 

@@ -76,7 +76,7 @@ fn advance<T>(future: &mut Pin<Box<impl Future<Output = T>>>, mut polls: usize) 
 /// Runs two commands in every interleaving, each time on its own key, which `prepare` sets up;
 /// `judge` gets the results of both.
 #[allow(clippy::needless_pass_by_value)] // closures are written where they are passed
-fn cross<A, B>(
+pub(super) fn cross<A, B>(
     prepare: impl AsyncFn(&mut Keyspace, &[u8]),
     one: impl AsyncFn(&mut Keyspace, &[u8]) -> A,
     other: impl AsyncFn(&mut Keyspace, &[u8]) -> B,
@@ -288,7 +288,7 @@ fn an_acknowledged_field_stays_when_its_head_is_removed() {
 /// Stops a command after each of its round trips, runs another command to its end, and then
 /// finishes the first; each time on its own key, which `prepare` sets up.
 #[allow(clippy::needless_pass_by_value)] // closures are written where they are passed
-fn interrupt<A, B>(
+pub(super) fn interrupt<A, B>(
     prepare: impl AsyncFn(&mut Keyspace, &[u8]),
     one: impl AsyncFn(&mut Keyspace, &[u8]) -> A,
     other: impl AsyncFn(&mut Keyspace, &[u8]) -> B,
@@ -314,7 +314,7 @@ fn interrupt<A, B>(
 }
 
 /// Returns the name of another key that belongs to a key.
-fn beside(key: &[u8], name: &str) -> Vec<u8> {
+pub(super) fn beside(key: &[u8], name: &str) -> Vec<u8> {
     [key, b":", name.as_bytes()].concat()
 }
 

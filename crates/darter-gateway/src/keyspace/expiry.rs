@@ -2,7 +2,7 @@
 //! dead processes (`sweep.rs`), and counts the keys.
 
 use super::sweep::{self, FORGOTTEN_MS, LOOKS, SweepProgress};
-use super::{Family, Head, Keyspace, Kind, cursors, remove_if_over, session, transfer};
+use super::{Family, Head, Keyspace, cursors, remove_if_over, session, transfer};
 use crate::fault::Fault;
 use crate::turns;
 use darter::ScanRange;
@@ -38,13 +38,14 @@ pub(crate) struct Stepped {
 }
 
 /// The phases of a round.
-const STAGES: [WalkPhase; 7] = [
+const STAGES: [WalkPhase; 8] = [
     WalkPhase::Ends(Family::Key),
     WalkPhase::Ends(Family::Cursor),
     WalkPhase::Ends(Family::Building),
     WalkPhase::Graves(Family::Field),
     WalkPhase::Graves(Family::Member),
     WalkPhase::Graves(Family::Score),
+    WalkPhase::Graves(Family::ListChunk),
     WalkPhase::Indexes,
 ];
 
@@ -101,7 +102,12 @@ fn end_of(family: Family, record: &[u8]) -> Option<u64> {
         Family::Key => Head::parse(record).ok()?.expiry,
         Family::Cursor => Some(cursors::parse(record)?.0),
         Family::Building => Some(transfer::written_at(record)? + FORGOTTEN_MS),
-        Family::Field | Family::Library | Family::Member | Family::Score => None,
+        Family::Field
+        | Family::Gateway
+        | Family::Library
+        | Family::ListChunk
+        | Family::Member
+        | Family::Score => None,
     }
 }
 
@@ -174,7 +180,7 @@ impl Expiry {
             counted.keys += 1;
             counted.expiring += u64::from(end.is_some());
             counted.first_end = counted.first_end.into_iter().chain(end).min();
-            if family == Family::Key && Head::parse(record).is_ok_and(|head| head.kind != Kind::String) {
+            if family == Family::Key && Head::parse(record).is_ok_and(|head| head.generation().is_some()) {
                 holders.push((place.to_vec(), record.to_vec()));
             }
         });

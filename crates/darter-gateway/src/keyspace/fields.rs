@@ -1,13 +1,14 @@
-//! The elements of a key in name order: the fields of a hash with their values, and the members of
-//! a sorted set with their records.
+//! The elements of a key in name order: the fields of a hash with their values, the members of a
+//! sorted set with their records, and the members of a set, whose records are empty.
 
 use super::aggregate::Aggregate;
+use super::packed::Packed;
 use super::walk::go_behind;
 use super::{Chunk, Family, Keyspace, Kind, TOGETHER_FIRST, TOGETHER_MAX, Walked, session};
 use crate::fault::Fault;
 use crate::turns;
 use darter::{Change, Condition, PutOutcome, ScanRange};
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 /// A range of a key's elements, by name, from either end.
 #[derive(Clone, Debug)]
@@ -19,7 +20,11 @@ pub(crate) struct Elements {
 impl Aggregate {
     /// Returns the family that is in name order.
     pub(super) fn names(&self) -> Family {
-        if self.kind() == Kind::Hash { Family::Field } else { Family::Member }
+        match self.kind() {
+            Kind::Hash | Kind::Set => Family::Field,
+            Kind::List => Family::ListChunk,
+            Kind::String | Kind::SortedSet => Family::Member,
+        }
     }
 
     /// Returns all elements, ascending.
@@ -41,6 +46,35 @@ impl Aggregate {
     }
 }
 
+/// Passes up to `count` elements that lie in a head to `visit`, as [`Keyspace::walk_elements`] does.
+fn walk_packed(
+    (aggregate, packed): (&Aggregate, Packed<'_>),
+    range: &mut ScanRange,
+    count: usize,
+    mut visit: impl FnMut(&[u8], &[u8]),
+) -> Walked {
+    let mut place = aggregate.place(aggregate.names(), b"");
+    let (start, mut names) = (place.len(), packed.iter().collect::<Vec<_>>());
+    if range.reverse {
+        names.reverse();
+    }
+    let mut seen = 0;
+    for name in names {
+        place.truncate(start);
+        place.extend_from_slice(name);
+        let bounds = (range.from.as_ref(), range.to.as_ref());
+        if RangeBounds::<Vec<u8>>::contains(&bounds, &place) {
+            visit(name, b"");
+            seen += 1;
+            if seen == count {
+                go_behind(range, &place);
+                return Walked::Paused;
+            }
+        }
+    }
+    Walked::Through
+}
+
 impl Elements {
     /// Returns the same elements, descending.
     #[must_use]
@@ -55,6 +89,18 @@ impl Elements {
         let place = self.aggregate.place(self.aggregate.names(), name);
         go_behind(&mut self.range, &place);
         self
+    }
+
+    /// Leaves out the elements before a name, if they are ascending.
+    pub(super) fn go_to(&mut self, name: &[u8]) {
+        let place = self.aggregate.place(self.aggregate.names(), name);
+        let is_ahead = match &self.range.from {
+            Bound::Included(from) | Bound::Excluded(from) => *from < place,
+            Bound::Unbounded => true,
+        };
+        if is_ahead {
+            self.range.from = Bound::Included(place);
+        }
     }
 
     /// Returns the name after which the range begins, if a walk has reached one.
@@ -80,12 +126,25 @@ impl Keyspace {
     ) -> Result<Walked, Fault> {
         let mut chunk = Chunk::default();
         let Elements { aggregate, range } = elements;
+        if count > 0
+            && let Some(packed) = aggregate.packed()
+        {
+            return Ok(walk_packed((aggregate, packed), range, count, visit));
+        }
         session(&mut self.session, &self.store)?.has_read_all(aggregate)?;
+        let is_list = aggregate.kind() == Kind::List;
         while count > 0 {
+            let mut of_list = Vec::new();
             let walked = self.next_chunk(range, &mut chunk, &mut count, |place, record| {
                 visit(aggregate.element(place), record);
+                if is_list {
+                    of_list.push(place.to_vec());
+                }
             });
-            if walked.await? == Walked::Through {
+            let walked = walked.await?;
+            let session = session(&mut self.session, &self.store)?;
+            of_list.into_iter().for_each(|place| session.has_read_chunk(place));
+            if walked == Walked::Through {
                 return Ok(Walked::Through);
             }
             if count > 0 {
@@ -105,6 +164,9 @@ impl Keyspace {
         name: &[u8],
     ) -> Result<Option<Vec<u8>>, Fault> {
         aggregate.check(name)?;
+        if let Some(packed) = aggregate.packed() {
+            return Ok(packed.has(name).then(Vec::new));
+        }
         let place = aggregate.place(aggregate.names(), name);
         Ok(session(&mut self.session, &self.store)?.get(&place).await?)
     }
@@ -120,6 +182,14 @@ impl Keyspace {
         mut names: impl Iterator<Item = &'n [u8]>,
         mut visit: impl FnMut(Option<&[u8]>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
+        if let Some(packed) = aggregate.packed() {
+            for name in names {
+                aggregate.check(name)?;
+                visit(packed.has(name).then_some(&[]))?;
+                turns::worked().await;
+            }
+            return Ok(());
+        }
         let (mut places, mut asked) = (Vec::new(), TOGETHER_FIRST);
         loop {
             for name in names.by_ref().take(asked - places.len()) {
@@ -154,8 +224,8 @@ impl Keyspace {
         self.some_elements(aggregate, names, |_| Ok(())).await
     }
 
-    /// Sets a field to a value, or only if the field is absent if that is required. Returns whether
-    /// the field is new.
+    /// Sets a field to a value, or adds a member of a set; only if it is absent, if that is required.
+    /// Returns whether it is new.
     ///
     /// # Errors
     /// The store's errors.
@@ -198,7 +268,7 @@ impl Keyspace {
         decided.unwrap_or_else(|| unreachable!("a change is decided at least once"))
     }
 
-    /// Removes a field. Returns whether it existed.
+    /// Removes a field of a hash, or a member of a set. Returns whether it existed.
     ///
     /// # Errors
     /// The store's errors.

@@ -1,10 +1,13 @@
-//! The record of a Redis key: its type, its expiry time, and the bytes of a string.
+//! The record of a Redis key: its type, its expiry time, and the bytes of a string or the elements of
+//! a small set or list.
 //!
 //! ```text
-//! kind (bits 0-6), bit 7: expires | expiry time if it expires, 8 bytes | body
+//! kind (bits 0-5), bit 6: packed, bit 7: expires | expiry time if it expires, 8 bytes | body
 //!
-//! body of a string: its value
-//! body of others:   generation, 8 bytes | doubt if any, 16 bytes
+//! body of a string:     its value
+//! body if it is packed: the elements (`packed.rs`, `lists/packed.rs`)
+//! body of a list:       generation, 8 bytes | its chunks (`lists/form.rs`)
+//! body of others:       generation, 8 bytes | doubt if any, 16 bytes
 //! ```
 //!
 //! Numbers are little-endian, times are ms since the Unix epoch. A string that does not expire
@@ -25,6 +28,8 @@ pub(super) const HELD_SECONDS_MAX: u8 = 4;
 
 /// Set in the first byte of a record that expires.
 const EXPIRES: u8 = 0x80;
+/// Set in the first byte of a record whose body has the elements.
+const PACKED: u8 = 0x40;
 
 /// The type of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +40,13 @@ pub(crate) enum Kind {
     Hash = 1,
     /// Members with scores, in a generation.
     SortedSet = 2,
+    /// Members, in the head or in a generation.
+    Set = 3,
+    /// Elements in an order, in the head or in chunks of a generation.
+    List = 4,
 }
 
-const KINDS: [Kind; 3] = [Kind::String, Kind::Hash, Kind::SortedSet];
+const KINDS: [Kind; 5] = [Kind::String, Kind::Hash, Kind::SortedSet, Kind::Set, Kind::List];
 
 impl Kind {
     /// Returns the name of the type, as in replies of `TYPE`.
@@ -46,6 +55,8 @@ impl Kind {
             Self::String => "string",
             Self::Hash => "hash",
             Self::SortedSet => "zset",
+            Self::Set => "set",
+            Self::List => "list",
         }
     }
 
@@ -55,7 +66,7 @@ impl Kind {
     }
 
     fn of(code: u8) -> Option<Self> {
-        KINDS.get(usize::from(code)).copied()
+        KINDS.into_iter().find(|kind| *kind as u8 == code)
     }
 }
 
@@ -64,17 +75,25 @@ impl Kind {
 pub(crate) struct Head<'r> {
     /// The type of the key.
     pub kind: Kind,
+    /// Whether the body has the elements.
+    pub is_packed: bool,
     /// When the key expires, in ms since the Unix epoch; the key still exists in that millisecond.
     pub expiry: Option<u64>,
-    /// The bytes of a string, or the generation and the doubt, if any.
+    /// The bytes of a string, the elements, or the generation and the doubt, if any.
     pub body: &'r [u8],
 }
 
 /// Fails if this is not a valid body for a record of this type.
-fn check(kind: Kind, body: &[u8]) -> Result<(), Fault> {
+fn check(kind: Kind, is_packed: bool, body: &[u8]) -> Result<(), Fault> {
     const GENERATION_BYTES: usize = size_of::<Generation>();
+    if is_packed {
+        // What reads the elements checks them.
+        let is_valid = matches!(kind, Kind::Set | Kind::List) && !body.is_empty();
+        return if is_valid { Ok(()) } else { Err(FOREIGN) };
+    }
     match (kind, body.len()) {
         (Kind::String, _) | (_, GENERATION_BYTES) => Ok(()),
+        (Kind::List, GENERATION_BYTES..) => Ok(()),
         (_, bytes) if bytes == GENERATION_BYTES + DOUBT_BYTES => Ok(()),
         _ => Err(FOREIGN),
     }
@@ -88,14 +107,15 @@ impl<'r> Head<'r> {
     #[inline]
     pub(crate) fn parse(record: &'r [u8]) -> Result<Self, Fault> {
         let (&first, rest) = record.split_first().ok_or(FOREIGN)?;
-        let kind = Kind::of(first & !EXPIRES).ok_or(FOREIGN)?;
+        let kind = Kind::of(first & !(EXPIRES | PACKED)).ok_or(FOREIGN)?;
+        let is_packed = first & PACKED != 0;
         if first & EXPIRES == 0 {
-            check(kind, rest)?;
-            return Ok(Self { kind, expiry: None, body: rest });
+            check(kind, is_packed, rest)?;
+            return Ok(Self { kind, is_packed, expiry: None, body: rest });
         }
         let (expiry, body) = rest.split_first_chunk().ok_or(FOREIGN)?;
-        check(kind, body)?;
-        Ok(Self { kind, expiry: Some(u64::from_le_bytes(*expiry)), body })
+        check(kind, is_packed, body)?;
+        Ok(Self { kind, is_packed, expiry: Some(u64::from_le_bytes(*expiry)), body })
     }
 
     /// Begins a record in an empty buffer; the caller appends the body.
@@ -111,6 +131,13 @@ impl<'r> Head<'r> {
         }
     }
 
+    /// Begins a record in an empty buffer; the caller appends the elements.
+    #[inline]
+    pub(super) fn begin_packed(record: &mut Vec<u8>, kind: Kind, expiry: Option<u64>) {
+        Self::begin(record, kind, expiry);
+        record[0] |= PACKED;
+    }
+
     /// Returns a string's value.
     ///
     /// # Errors
@@ -119,18 +146,28 @@ impl<'r> Head<'r> {
     pub(crate) fn string(&self) -> Result<&'r [u8], Fault> {
         match self.kind {
             Kind::String => Ok(self.body),
-            Kind::Hash | Kind::SortedSet => Err(WRONG_TYPE),
+            Kind::Hash | Kind::SortedSet | Kind::Set | Kind::List => Err(WRONG_TYPE),
         }
     }
 
-    /// Returns the generation of the key's elements; `None` for a string.
+    /// Returns the generation of the key's elements; `None` if the body is the whole value.
+    #[inline]
     pub(super) fn generation(&self) -> Option<Generation> {
-        if self.kind == Kind::String { None } else { self.body.first_chunk().copied() }
+        if self.kind == Kind::String || self.is_packed { None } else { self.body.first_chunk().copied() }
+    }
+
+    /// Builds the record of a copy whose elements are in another generation.
+    pub(super) fn with_generation(&self, record: &mut Vec<u8>, generation: Generation) {
+        Self::begin(record, self.kind, self.expiry);
+        record.extend_from_slice(&generation);
+        if self.kind == Kind::List {
+            record.extend_from_slice(self.body.get(generation.len()..).unwrap_or_default());
+        }
     }
 
     /// Returns when the doubt in the head was written, in ms since the Unix epoch.
     pub(super) fn doubted_since(&self) -> Option<u64> {
-        self.generation()?;
+        self.generation().filter(|_| self.kind != Kind::List)?;
         self.body[size_of::<Generation>()..].first_chunk().map(|since| u64::from_le_bytes(*since))
     }
 
@@ -145,8 +182,8 @@ impl<'r> Head<'r> {
 
     /// Returns the seconds for which writers leave the doubt in place.
     pub(super) fn held_seconds(&self) -> u8 {
-        let doubt = self.body.get(size_of::<Generation>()..).filter(|doubt| doubt.len() == DOUBT_BYTES);
-        doubt.map_or(0, |doubt| doubt[size_of::<u64>()].min(HELD_SECONDS_MAX))
+        let doubt = self.doubted_since().and(self.body.get(size_of::<Generation>() + size_of::<u64>()));
+        doubt.map_or(0, |&held| held.min(HELD_SECONDS_MAX))
     }
 
     /// Builds the same record without a doubt.
@@ -158,6 +195,7 @@ impl<'r> Head<'r> {
     /// Builds the same record with another expiry time.
     pub(crate) fn rewrite(&self, record: &mut Vec<u8>, expiry: Option<u64>) {
         Self::begin(record, self.kind, expiry);
+        record[0] |= if self.is_packed { PACKED } else { 0 };
         record.extend_from_slice(self.body);
     }
 
@@ -179,8 +217,20 @@ mod tests {
             Head::begin(&mut record, Kind::String, expiry);
             record.extend_from_slice(b"body");
             let head = Head::parse(&record).unwrap();
-            assert_eq!(head, Head { kind: Kind::String, expiry, body: b"body" });
+            assert_eq!(head, Head { kind: Kind::String, is_packed: false, expiry, body: b"body" });
             assert_eq!(head.string().unwrap(), b"body");
+            // As long as a generation and a doubt.
+            let members = b"a body of 24 bytes, long";
+            for kind in [Kind::Set, Kind::List] {
+                Head::begin_packed(&mut record, kind, expiry);
+                record.extend_from_slice(members);
+                let head = Head::parse(&record).unwrap();
+                assert_eq!(head, Head { kind, is_packed: true, expiry, body: members });
+                assert_eq!((head.generation(), head.doubted_since(), head.held_seconds()), (None, None, 0));
+                let mut again = Vec::new();
+                head.rewrite(&mut again, Some(9));
+                assert_eq!(Head::parse(&again).unwrap(), Head { expiry: Some(9), ..head });
+            }
         }
         Head::begin(&mut record, Kind::Hash, Some(5));
         record.extend_from_slice(b"12345678");
@@ -195,8 +245,8 @@ mod tests {
         let mut again = Vec::new();
         doubted.dispel(&mut again);
         assert_eq!(again, record);
-        assert!(Head { kind: Kind::String, expiry: Some(7), body: b"" }.lives(7));
-        assert!(!Head { kind: Kind::String, expiry: Some(7), body: b"" }.lives(8));
+        let head = Head { kind: Kind::String, is_packed: false, expiry: Some(7), body: b"" };
+        assert!(head.lives(7) && !head.lives(8));
     }
 
     #[test]
@@ -209,8 +259,17 @@ mod tests {
             b"\x01",
             b"\x01123456789",
             b"\x81123456781234567",
-            b"\x03",
+            b"\x07",
+            b"\x071234567812345678value",
+            b"\x43",
+            b"\x44",
+            b"\x40value",
+            b"\x4112345678",
+            b"\xc3\0\0\0\0\0\0\0\0",
+            b"\xc4\0\0\0\0\0\0\0\0",
+            b"\x031234567",
             b"\x031234567812345678value",
+            b"\x041234567",
         ] {
             assert!(Head::parse(bytes).is_err(), "{}", bytes.escape_ascii());
         }

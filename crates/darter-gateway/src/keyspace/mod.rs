@@ -9,24 +9,35 @@
 //! A key whose expiry time has passed counts as absent; each gateway uses its own clock. A command
 //! that finds such a head removes it, if it is still the same.
 //!
-//! The fields of a hash and the members of a sorted set are separate records (`aggregate.rs`,
-//! `fields.rs`, `members.rs`), each as atomic as a head. A head without elements also counts as
-//! absent.
+//! The fields of a hash and the members of a sorted set or of a large set are separate records
+//! (`aggregate.rs`, `fields.rs`, `members.rs`), each as atomic as a head. A head without elements
+//! also counts as absent. The members of a small set lie in its head (`packed.rs`, `sets.rs`). The
+//! elements of a list lie in its head, or in chunks (`lists`).
 
 mod aggregate;
 mod atomically;
 #[cfg(test)]
 mod crossings;
 mod cursors;
+mod drafts;
+mod events;
 mod expiry;
 mod fields;
+mod gateways;
 mod head;
+mod joins;
+mod key_event;
 mod key_locks;
 #[cfg(feature = "scripts")]
 mod libraries;
+mod lists;
 mod members;
 mod order;
+mod packed;
 mod retries;
+#[cfg(test)]
+mod set_crossings;
+mod sets;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -35,11 +46,18 @@ mod usage;
 mod walk;
 
 pub(super) use aggregate::Aggregate;
+pub(super) use drafts::Draft;
 pub(super) use expiry::{Census, Expiry, Stepped};
+pub(super) use gateways::GatewayRecord;
 pub(super) use head::{Head, Kind};
+pub(super) use joins::{Join, Joined};
+pub(super) use key_event::KeyEvent;
 pub(super) use key_locks::KeyLocks;
+pub(super) use lists::{Edit, Edited, Elements as ListElements, End, InPlace, part};
 pub(super) use members::{Member, Ranks, Rescored, score_of_record};
+pub(super) use packed::Packed;
 pub(super) use retries::Retries;
+pub(super) use sets::{Popped, in_order};
 pub(super) use sweep::FORGOTTEN_MS;
 pub(super) use transfer::{Destination, Transferred};
 pub(super) use walk::{Chunk, KeyRange, Walked};
@@ -50,6 +68,7 @@ use aggregate::{Session, bury, doubt, is_empty};
 use darter::engine::{Engine, KeySpace};
 use darter::{Condition, Counters, IndexError, KEY_BYTES_MAX, PutOutcome, Store};
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The first byte of a record's key, by kind of record. These keys belong to [`KeySpace::Gateway`],
@@ -60,10 +79,14 @@ pub(super) enum Family {
     Building = b'b' as isize,
     /// Cursors of `SCAN`.
     Cursor = b'c' as isize,
-    /// Fields of hashes.
+    /// Fields of hashes and members of sets.
     Field = b'f' as isize,
+    /// Gateways.
+    Gateway = b'g' as isize,
     /// Heads.
     Key = b'k' as isize,
+    /// Chunks of lists.
+    ListChunk = b'e' as isize,
     /// Libraries of functions.
     #[cfg_attr(not(feature = "scripts"), expect(dead_code, reason = "scripts use it"))]
     Library = b'l' as isize,
@@ -103,6 +126,9 @@ pub(super) struct Keyspace {
     joins: u64,
     /// The time of the current command, in ms since the Unix epoch.
     pub now: u64,
+    /// The keys that the commands of the transaction in progress may have changed, while clients
+    /// wait for elements.
+    pub changed: BTreeSet<Vec<u8>>,
     /// Whether commands may sleep; if so, the executor must have timers.
     pub may_sleep: bool,
     key: Vec<u8>,
@@ -115,7 +141,7 @@ const FORESEEN_BYTES_MAX: usize = 256;
 /// Most bytes of a record's key in the index, without the byte of [`KeySpace::Gateway`].
 const PLACE_BYTES: usize = KEY_BYTES_MAX - 1;
 /// Most bytes of a key: its head's place also has the byte of the family.
-const KEY_BYTES: usize = PLACE_BYTES - 1;
+pub(super) const KEY_BYTES: usize = PLACE_BYTES - 1;
 /// Records that a read of several names requests at first; their values may be large.
 pub(super) const TOGETHER_FIRST: usize = 16;
 /// Most records that a read of several names requests.
@@ -177,7 +203,7 @@ fn of_value(error: darter::Error, bytes_before: usize) -> Fault {
 /// Removes the key whose head is at a place, with its elements, if it has expired. Returns whether
 /// it was removed.
 async fn remove_if_over(session: &mut Session, at: &[u8], now: u64) -> Result<bool, Fault> {
-    let mut aggregate = None;
+    let (mut aggregate, events) = (None, session.events());
     let removed = session.remove_if(at, |record| {
         let over = Head::parse(record).ok().filter(|head| !head.lives(now));
         aggregate = over.and_then(|head| Aggregate::of(&at[1..], &head));
@@ -187,6 +213,9 @@ async fn remove_if_over(session: &mut Session, at: &[u8], now: u64) -> Result<bo
     if is_removed && let Some(aggregate) = &aggregate {
         bury(session, aggregate, usize::MAX).await?;
     }
+    if is_removed {
+        session.expired(&at[1..], events);
+    }
     Ok(is_removed)
 }
 
@@ -194,7 +223,18 @@ impl Keyspace {
     /// Creates access to a store's keys for commands that share these locks.
     pub(super) fn new(store: Store, locks: Arc<KeyLocks>) -> Self {
         let (key, old, new) = (Vec::new(), Vec::new(), Vec::new());
-        Self { joins: store.joins(), store, locks, session: None, now: 0, may_sleep: false, key, old, new }
+        Self {
+            joins: store.joins(),
+            store,
+            locks,
+            session: None,
+            now: 0,
+            changed: BTreeSet::new(),
+            may_sleep: false,
+            key,
+            old,
+            new,
+        }
     }
 
     /// Returns whether the session belongs to the store's current membership. A command begins with
@@ -211,6 +251,7 @@ impl Keyspace {
     /// Frees memory that a large command used, and ends a transaction that was abandoned.
     pub(super) fn rest(&mut self) {
         self.roll_back();
+        self.changed.clear();
         for buffer in [&mut self.key, &mut self.old, &mut self.new] {
             if buffer.capacity() > KEPT_BYTES {
                 *buffer = Vec::new();
@@ -250,7 +291,7 @@ impl Keyspace {
         let found = session.get_with(&self.key, |record| {
             let head = Head::parse(record)?;
             is_over = !head.lives(now);
-            if !is_over && head.kind != Kind::String {
+            if !is_over && head.generation().is_some() {
                 aggregate = Aggregate::of(key, &head);
                 old.clear();
                 old.extend_from_slice(record);
@@ -281,6 +322,17 @@ impl Keyspace {
     pub(super) async fn change<R: Send>(
         &mut self,
         key: &[u8],
+        decide: impl FnMut(Option<Head<'_>>, &mut Vec<u8>) -> Result<Change<R>, Fault> + Send,
+    ) -> Result<R, Fault> {
+        self.change_unless_kept(key, None, decide).await
+    }
+
+    /// Does the same, but does not check whether a key of type `kept` that does not expire has
+    /// elements. If its head names a generation, `decide` must return [`Change::Keep`] for it.
+    async fn change_unless_kept<R: Send>(
+        &mut self,
+        key: &[u8],
+        kept: Option<Kind>,
         mut decide: impl FnMut(Option<Head<'_>>, &mut Vec<u8>) -> Result<Change<R>, Fault> + Send,
     ) -> Result<R, Fault> {
         place_of_head(&mut self.key, key)?;
@@ -288,11 +340,16 @@ impl Keyspace {
         loop {
             let Self { store, session: slot, now, key: at, locks, old, .. } = self;
             let guard = locks.lock(at).await;
-            let (mut changed, mut before) = (None, 0);
-            let modified = session(slot, store)?.update(at, |record| {
+            let (mut changed, mut before, mut is_over) = (None, 0, false);
+            let session = session(slot, store)?;
+            let events = session.events();
+            let modified = session.update(&at, |record| {
                 changed = None;
                 let head = match record.map(Head::parse).transpose() {
-                    Ok(Some(head)) if head.kind != Kind::String => {
+                    Ok(Some(head))
+                        if head.generation().is_some()
+                            && (head.expiry.is_some() || Some(head.kind) != kept) =>
+                    {
                         // The head alone does not show whether there are elements.
                         old.clear();
                         old.extend_from_slice(record.unwrap_or_default());
@@ -305,6 +362,7 @@ impl Keyspace {
                     }
                 };
                 let alive = head.filter(|head| head.lives(*now));
+                is_over = head.is_some() && alive.is_none();
                 let mut new = Vec::new();
                 match changed.insert(decide(alive, &mut new)) {
                     Ok(Change::Put(_)) => {
@@ -313,12 +371,18 @@ impl Keyspace {
                     }
                     Ok(Change::Remove(_)) => darter::Change::Remove,
                     // An expired key is removed, regardless of the command.
-                    Ok(Change::Keep(_)) if head.is_some() && alive.is_none() => darter::Change::Remove,
+                    Ok(Change::Keep(_)) if is_over => darter::Change::Remove,
                     Ok(Change::Keep(_)) | Err(_) => darter::Change::Keep,
                 }
             });
             modified.await.map_err(|error| of_value(error, before))?;
             drop(guard);
+            if is_over && let Some(Ok(change)) = &changed {
+                session.expired(key, events);
+                if matches!(change, Change::Put(_)) {
+                    session.touched(at);
+                }
+            }
             if let Some(change) = changed {
                 return Ok(change?.result());
             }
@@ -347,6 +411,7 @@ impl Keyspace {
         };
         new.clear();
         let change = decide(Some(head).filter(|_| !is_absent), new)?;
+        let (is_put, events) = (matches!(change, Change::Put(_)), session.events());
         if lives
             && is_absent
             && !matches!(change, Change::Keep(_))
@@ -384,6 +449,12 @@ impl Keyspace {
         if let Some(aggregate) = &aggregate {
             bury(session, aggregate, usize::MAX).await?;
         }
+        if !lives {
+            session.expired(key, events);
+            if is_put {
+                session.touched(at);
+            }
+        }
         Ok(Some(result))
     }
 
@@ -415,6 +486,7 @@ impl Keyspace {
         let now = self.now;
         let session = session(&mut self.session, &self.store)?;
         let mut retries = Retries::default();
+        let events = session.events();
         loop {
             let (mut lived, mut aggregate) = (false, None);
             let removed = session.remove_if(&self.key, |record| {
@@ -425,12 +497,20 @@ impl Keyspace {
                 aggregate.is_none()
             });
             let removed = removed.await?;
-            let Some(aggregate) = aggregate else { return Ok(removed && lived) };
+            let Some(aggregate) = aggregate else {
+                if removed && !lived {
+                    session.expired(key, events);
+                }
+                return Ok(removed && lived);
+            };
             if lived && is_empty(session, &aggregate).await? {
                 return Ok(false);
             }
             if session.remove_if(&self.key, |record| aggregate.is_of(record)).await? {
                 bury(session, &aggregate, usize::MAX).await?;
+                if !lived {
+                    session.expired(key, events);
+                }
                 return Ok(lived);
             }
             retries.again().await?;

@@ -1,4 +1,4 @@
-//! Removes the remains of hashes and sorted sets of dead processes, in a walk over all records in
+//! Removes the remains of hashes, sorted sets and sets of dead processes, in a walk over all records in
 //! small steps: elements of generations that have ended, heads without elements, and index records
 //! that no member refers to.
 

@@ -6,15 +6,7 @@
 //!
 //! The places of a hash's or sorted set's elements contain their key. A copy therefore writes all
 //! elements again, into a generation that no head names yet, and then replaces the destination's
-//! head: other clients see the old destination or the whole new one. So that the background walk
-//! does not remove these elements as leftovers, a record announces them:
-//!
-//! ```text
-//! b, key, generation -> time, 8 bytes, little-endian
-//! ```
-//!
-//! The record is removed after the head is in place. If the gateway dies before that, the record
-//! expires after an hour, and the walk removes the elements.
+//! head (`drafts.rs`): other clients see the old destination or the whole new one.
 //!
 //! A rename copies the key and then removes the source, if the source is still the same as when it
 //! was copied. A string is the same if its head is. Before a hash or a sorted set is copied, a
@@ -28,8 +20,9 @@
 //! as its doubt is gone, and is removed before the next attempt.
 
 use super::aggregate::{Aggregate, HELD_LOOK, bury, is_empty, mark};
+use super::drafts::{Copied, place_of_announcement};
 use super::order::Scored;
-use super::{Change, Family, Head, Keyspace, Kind, Retries, Walked, check_key, place, session};
+use super::{Family, Head, Keyspace, Kind, Retries, Walked, check_key, place, session};
 use crate::fault::Fault;
 use crate::turns;
 use std::time::{Duration, Instant};
@@ -59,29 +52,17 @@ pub(crate) enum Transferred {
     Done,
 }
 
-/// A copy that no head names yet.
-#[derive(Debug)]
-struct Copied {
-    /// The destination's head.
-    record: Vec<u8>,
-    /// The elements.
-    aggregate: Option<Aggregate>,
-}
-
 /// Returns when a record that announces elements was written.
 pub(super) fn written_at(record: &[u8]) -> Option<u64> {
     record.try_into().map(u64::from_le_bytes).ok()
 }
 
-fn place_of_announcement(aggregate: &Aggregate) -> Vec<u8> {
-    let mut at = Vec::new();
-    place(&mut at, Family::Building, aggregate.stem());
-    at
-}
-
 impl Keyspace {
     /// Returns the record of a key's head and its elements, unless the key is absent.
-    async fn source(&mut self, key: &[u8]) -> Result<Option<(Vec<u8>, Option<Aggregate>)>, Fault> {
+    ///
+    /// # Errors
+    /// The store's errors, and [`crate::fault::FOREIGN`].
+    pub(crate) async fn source(&mut self, key: &[u8]) -> Result<Option<(Vec<u8>, Option<Aggregate>)>, Fault> {
         let Some(record) = self.head_record(key).await? else { return Ok(None) };
         let aggregate = Aggregate::of(key, &Head::parse(&record)?);
         if let Some(aggregate) = &aggregate
@@ -92,14 +73,20 @@ impl Keyspace {
         Ok(Some((record, aggregate)))
     }
 
-    /// Returns whether a key has at least this many elements.
+    /// Counts the elements of a key that are separate records, up to `most`.
     ///
     /// # Errors
     /// The store's errors.
-    pub(crate) async fn has_elements(&mut self, key: &[u8], count: usize) -> Result<bool, Fault> {
-        let Some(record) = self.head_record(key).await? else { return Ok(false) };
-        let Some(aggregate) = Aggregate::of(key, &Head::parse(&record)?) else { return Ok(false) };
-        Ok(self.walk_elements(&mut aggregate.elements(), count, |_, _| {}).await? == Walked::Paused)
+    pub(crate) async fn count_elements(&mut self, key: &[u8], most: usize) -> Result<usize, Fault> {
+        let Some(record) = self.head_record(key).await? else { return Ok(0) };
+        let aggregate = Aggregate::of(key, &Head::parse(&record)?);
+        // A list is only copied in a transaction.
+        let Some(aggregate) = aggregate.filter(|aggregate| aggregate.kind() != Kind::List) else {
+            return Ok(0);
+        };
+        let mut count = 0;
+        self.walk_elements(&mut aggregate.elements(), most, |_, _| count += 1).await?;
+        Ok(count)
     }
 
     /// Copies the value of a head. Returns `None` if the source has ended by then, or if it has
@@ -117,10 +104,14 @@ impl Keyspace {
             head.rewrite(&mut record, head.expiry);
             return Ok(Some(Copied { record, aggregate: None }));
         };
+        if head.kind == Kind::List && !self.is_in_transaction() {
+            return Err(Fault::said(
+                "ERR the list is too large to be copied or renamed in one transaction; nothing has changed",
+            ));
+        }
         let generation = darter_fabric::random_word().to_le_bytes();
         let copy = Aggregate::new(head.kind, to, generation);
-        Head::begin(&mut record, head.kind, head.expiry);
-        record.extend_from_slice(&generation);
+        head.with_generation(&mut record, generation);
         let copied = Copied { record, aggregate: Some(copy.clone()) };
         let head = must_last.then_some(source);
         match self.copy_elements(elements, &copy, head).await {
@@ -187,22 +178,6 @@ impl Keyspace {
         Ok(true)
     }
 
-    /// Removes the announcement of a copy that its key's head names.
-    async fn settle(&mut self, copied: &Copied) -> Result<(), Fault> {
-        if let Some(aggregate) = &copied.aggregate {
-            session(&mut self.session, &self.store)?.store(&place_of_announcement(aggregate), None).await?;
-        }
-        Ok(())
-    }
-
-    /// Removes a copy that no head names.
-    async fn discard(&mut self, copied: &Copied) -> Result<(), Fault> {
-        if let Some(aggregate) = &copied.aggregate {
-            bury(session(&mut self.session, &self.store)?, aggregate, usize::MAX).await?;
-        }
-        self.settle(copied).await
-    }
-
     /// Makes the copy the value of a key, if the key may be replaced or is equal to
     /// `copied_before`. Returns whether it did.
     async fn publish(
@@ -218,28 +193,8 @@ impl Keyspace {
             (Some(before), generation) => before.generation() == generation,
             (None, _) => false,
         };
-        let keeps = destination == Destination::Kept;
-        let is_placed = self.change(to, |head, record| {
-            if keeps && head.is_some_and(|head| !is_own(&head)) {
-                return Ok(Change::Keep(false));
-            }
-            record.clear();
-            record.extend_from_slice(&copied.record);
-            Ok(Change::Put(true))
-        });
-        let is_placed = match is_placed.await {
-            Ok(is_placed) => is_placed,
-            Err(fault) => {
-                self.discard(copied).await?;
-                return Err(fault);
-            }
-        };
-        if is_placed {
-            self.settle(copied).await?;
-        } else {
-            self.discard(copied).await?;
-        }
-        Ok(is_placed)
+        let replaces = destination == Destination::Replaced;
+        self.install(to, copied, |head| replaces || head.is_none_or(&is_own)).await
     }
 
     /// Copies a key to a destination with another name.
@@ -295,7 +250,8 @@ impl Keyspace {
             }
             let mut at = Vec::new();
             place(&mut at, Family::Key, from);
-            if let Some(elements) = &elements {
+            // A list is read in the transaction that removes it.
+            if let Some(elements) = elements.as_ref().filter(|elements| elements.kind() != Kind::List) {
                 self.wait_while_held(&at, &record).await?;
                 let session = session(&mut self.session, &self.store)?;
                 let marked = mark(session, elements, &record, self.now, 1 << copies).await?;
@@ -346,7 +302,7 @@ impl Keyspace {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Expiry;
+    use super::super::{Change, Expiry};
     use super::*;
     use darter::engine::Engine;
     use darter::{Store, block_on};

@@ -1,7 +1,7 @@
 //! Walks over the heads of a range of keys, in chunks, so that other clients get their turn.
 
 use super::aggregate::is_empty;
-use super::{Aggregate, Family, Head, Keyspace, Kind, session};
+use super::{Aggregate, Family, Head, Keyspace, session};
 use crate::fault::Fault;
 use crate::turns;
 use darter::ScanRange;
@@ -138,7 +138,7 @@ impl Keyspace {
                 if let Ok(head) = Head::parse(record)
                     && head.lives(now)
                 {
-                    if late.is_empty() && head.kind == Kind::String {
+                    if late.is_empty() && head.generation().is_none() {
                         visit(&place[1..], &head);
                     } else {
                         late.push((place[1..].to_vec(), record.to_vec()));

@@ -29,7 +29,7 @@ fn values(reply: Reply) -> Vec<Reply> {
 
 /// Runs `change` in two clients, one at each gateway, with the number of its round; and at the same
 /// time `check` in two others, until all rounds are over.
-fn meanwhile(
+pub fn meanwhile(
     doors: &[Door; 2],
     change: impl Fn(&mut Client, usize) + Sync,
     check: impl Fn(&mut Client) + Sync,

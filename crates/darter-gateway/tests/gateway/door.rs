@@ -142,6 +142,7 @@ pub enum Reply {
     Array(Vec<Reply>),
     Map(Vec<Reply>),
     Set(Vec<Reply>),
+    Push(Vec<Reply>),
 }
 
 impl Reply {
@@ -234,6 +235,7 @@ impl Client {
             b'*' => Reply::Array(self.replies(count())?),
             b'%' => Reply::Map(self.replies(count() * 2)?),
             b'~' => Reply::Set(self.replies(count())?),
+            b'>' => Reply::Push(self.replies(count())?),
             other => panic!("no reply begins with {}", other.escape_ascii()),
         })
     }

@@ -2,7 +2,7 @@
 
 use crate::differential::{agree, shown};
 use crate::door::{Client, Door, Reply, request};
-use crate::sentences::{AGGREGATES, SENTENCES, sentence_of};
+use crate::sentences::{AGGREGATES, SENTENCES, SETS_AND_SORTING, sentence_of};
 use darter::engine;
 use darter_fabric::decorate::{Delay, Delaying};
 use darter_fabric::{Local, Provider};
@@ -46,7 +46,9 @@ fn pipelines_have_the_replies_of_requests_one_by_one() {
                     0 => vec![b"multi".to_vec()],
                     1 | 2 => vec![b"exec".to_vec()],
                     3 => vec![b"ping".to_vec()],
-                    number => sentence_of(&mut dice, if number % 2 == 0 { SENTENCES } else { AGGREGATES }),
+                    number => {
+                        sentence_of(&mut dice, [SENTENCES, AGGREGATES, SETS_AND_SORTING][number as usize % 3])
+                    }
                 })
                 .filter(|words| !words.is_empty())
                 .collect();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Sends bytes over TLS. Returns the first `wanted` bytes of the response, or fewer if the
 /// connection ends.
-fn talk(door: &Door, tls: &ClientTls, mut saying: &[u8], wanted: usize) -> Vec<u8> {
+pub fn talk(door: &Door, tls: &ClientTls, mut saying: &[u8], wanted: usize) -> Vec<u8> {
     let socket = TcpStream::connect(door.address).unwrap();
     let mut channel = Channel::connected(socket, Some(tls), &door.address.to_string()).unwrap();
     let (mut heard, mut buffer, since) = (Vec::new(), vec![0; 64 << 10], Instant::now());

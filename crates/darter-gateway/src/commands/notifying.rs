@@ -1,0 +1,90 @@
+//! Publishes what commands do to keys, if `CONFIG SET notify-keyspace-events` selects it.
+
+use super::publishing::publish_now;
+use crate::call::Call;
+use crate::fault::Fault;
+use crate::keyspace::{KeyEvent, Keyspace};
+use crate::notifications::{Event, events_of, is_silent};
+use crate::state::GatewayState;
+use crate::table::{Command, CommandId};
+use crate::turns;
+use std::collections::BTreeSet;
+
+/// Prepares the keyspace for the events of the next command.
+#[inline]
+pub(super) fn begin(call: &mut Call<'_>) {
+    let are_on = call.shared.notifications.are_on();
+    if are_on || call.keys.records_events() {
+        call.keys.record_events(are_on);
+    }
+}
+
+/// Publishes the events of a command that has run; in a transaction, after its commit.
+pub(super) async fn report(call: &mut Call<'_>, command: &Command) -> Result<(), Fault> {
+    if !call.keys.records_events() {
+        return Ok(());
+    }
+    let (mut seen, mut events) = (BTreeSet::new(), call.keys.take_events());
+    if matches!(command.id, CommandId::Rename | CommandId::Renamenx) {
+        // The new key is written before the old one is removed.
+        let source = KeyEvent::Touched(call.args.get(1).to_vec());
+        events.sort_by_key(|event| *event != source);
+    }
+    for event in events {
+        let (key, events) = match event {
+            KeyEvent::Expired(key) => (key, vec![(b'x', "expired")]),
+            KeyEvent::Touched(_) if is_silent(command) => continue,
+            KeyEvent::Touched(key) => {
+                if !seen.insert(key.clone()) {
+                    continue;
+                }
+                let exists = call.keys.look(&key, |head| head.is_some()).await?;
+                let events = events_of(command, &call.args, &key, exists);
+                (key, events)
+            }
+        };
+        for event in events {
+            publish(call, event, &key).await?;
+        }
+        turns::worked().await;
+    }
+    // Looking at a key can remove it.
+    call.keys.take_events();
+    Ok(())
+}
+
+async fn publish(call: &mut Call<'_>, event: Event, key: &[u8]) -> Result<(), Fault> {
+    for (channel, payload) in messages(call.shared, event, key) {
+        if call.keys.is_in_transaction() {
+            call.client.published.add(false, &channel, &payload)?;
+        } else {
+            publish_now(call.shared, false, &channel, &payload).await;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the channels and payloads of an event, as far as they are selected.
+fn messages(shared: &GatewayState, (class, name): Event, key: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let notifications = &shared.notifications;
+    let mut messages = Vec::new();
+    if notifications.has(class) {
+        if notifications.has(b'K') {
+            messages.push(([b"__keyspace@0__:", key].concat(), name.as_bytes().to_vec()));
+        }
+        if notifications.has(b'E') {
+            messages.push((format!("__keyevent@0__:{name}").into_bytes(), key.to_vec()));
+        }
+    }
+    messages
+}
+
+/// Publishes that the background walk has removed expired keys.
+pub(crate) async fn report_expired(shared: &GatewayState, keys: &mut Keyspace) {
+    for event in keys.take_events() {
+        let KeyEvent::Expired(key) = event else { continue };
+        for (channel, payload) in messages(shared, (b'x', "expired"), &key) {
+            publish_now(shared, false, &channel, &payload).await;
+        }
+    }
+}

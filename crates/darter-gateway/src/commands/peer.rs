@@ -1,0 +1,52 @@
+//! The requests of other gateways: `DARTER.MEET` begins a connection for messages, and `DARTER.TELL`
+//! is a message, which has no reply. They can do nothing that a client could not do.
+
+use super::publishing;
+use crate::call::Call;
+use crate::fault::Fault;
+use crate::peers::{MessageKind, PeerId};
+
+/// `DARTER.MEET sender receiver`.
+pub(super) async fn meet(call: &mut Call<'_>) -> Result<(), Fault> {
+    let id = |at| PeerId::parse(call.args.get(at)).ok_or_else(|| Fault::said("ERR invalid id of a gateway"));
+    let (sender, receiver) = (id(1)?, id(2)?);
+    // The address may have belonged to another one.
+    if receiver != call.shared.peers.id {
+        return Err(Fault::said("ERR this is another gateway"));
+    }
+    // It may have its record in a copy of this pool.
+    if !call.keys.has_gateway(sender.to_bytes()).await? {
+        return Err(Fault::said("ERR this gateway does not find you in its pool"));
+    }
+    call.client.info.names().name = format!("gateway:{sender}");
+    let sender = call.shared.peers.sender(sender);
+    *sender.client.lock().await = call.client.info.id;
+    call.client.sender = Some(sender);
+    call.reply.ok();
+    Ok(())
+}
+
+/// `DARTER.TELL kind channel payload`.
+pub(super) async fn tell(call: &mut Call<'_>) -> Result<(), Fault> {
+    let Some(sender) = call.client.sender.clone() else {
+        return Err(Fault::said("ERR DARTER.TELL is for gateways, after DARTER.MEET"));
+    };
+    let current = sender.client.lock().await;
+    if *current != call.client.info.id {
+        // Messages of the connection that has replaced this one may already have arrived.
+        call.client.is_closing = true;
+        return Ok(());
+    }
+    let (channel, payload) = (call.args.get(2), call.args.get(3));
+    match MessageKind::named(call.args.get(1)) {
+        Some(MessageKind::Publish) => publishing::deliver(call.shared, false, channel, payload).await,
+        Some(MessageKind::ShardPublish) => publishing::deliver(call.shared, true, channel, payload).await,
+        Some(MessageKind::Wait) => {
+            call.shared.waiting.others_wait(channel, std::time::Instant::now(), &call.shared.peers);
+        }
+        Some(MessageKind::Added) => call.shared.waiting.wake(channel),
+        // A later version has sent it.
+        None => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! The keys of commands whose arguments say how many keys there are, and which keys a command reads
+//! as a whole.
+
+use super::number;
+use super::request::Arguments;
+use super::table::CommandId;
+use std::ops::Range;
+
+/// Returns the positions of the keys after the argument that gives their number; none if the number
+/// is not possible.
+fn counted(args: &Arguments<'_>, first: usize, at: usize) -> Range<usize> {
+    let said = args.from(first + at).next().and_then(number::integer);
+    let count = said.and_then(|said| usize::try_from(said).ok()).unwrap_or(0);
+    let possible = args.len().saturating_sub(first + at + 1);
+    at + 1..at + 1 + if count <= possible { count } else { 0 }
+}
+
+/// Returns the position of the argument that gives the number of the keys behind it.
+pub(super) fn count_at(id: CommandId) -> Option<usize> {
+    use CommandId::{
+        Blmpop, Bzmpop, Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo, Lmpop, Sintercard, Zdiff,
+        Zdiffstore, Zinter, Zintercard, Zinterstore, Zmpop, Zunion, Zunionstore,
+    };
+    match id {
+        Lmpop | Sintercard | Zdiff | Zinter | Zintercard | Zmpop | Zunion => Some(1),
+        Blmpop | Bzmpop | Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo | Zdiffstore
+        | Zinterstore | Zunionstore => Some(2),
+        _ => None,
+    }
+}
+
+/// Returns the positions of the keys whose number an argument gives, or of those that a command only
+/// reads, and whose elements may be many, in a request that begins with argument `first`. All its
+/// other keys are those of the table, and those after an option such as `STORE`.
+pub(super) fn sources(id: CommandId, args: &Arguments<'_>, first: usize) -> Range<usize> {
+    use CommandId::{Copy, Rename, Renamenx, Sdiffstore, Sinterstore, Sunionstore, Zrangestore};
+    match id {
+        Copy | Rename | Renamenx => 1..2,
+        Zrangestore => 2..3,
+        Sdiffstore | Sinterstore | Sunionstore => 2..(args.len() - first).max(2),
+        _ => count_at(id).map_or(0..0, |at| counted(args, first, at)),
+    }
+}

@@ -1,0 +1,277 @@
+//! The clients that wait for elements of keys: those of blocking commands such as `BLPOP`.
+//!
+//! The clients of a gateway that wait for one key form a queue in the order in which they came. A
+//! command that may have added elements wakes the first of them, which tries its own command again;
+//! a client that leaves the queue wakes the next one. So each is served in its turn, and nothing is
+//! lost if a client goes before its turn.
+//!
+//! A gateway tells the others for which keys its clients wait, and they tell it when they have added
+//! elements to such a key. A gateway that hears of a key for the first time answers at once, so that
+//! the waiting client looks again: elements that were added before are not missed. Messages may be
+//! lost. Therefore the first client of each queue also looks again after a pause.
+
+use super::clients::Unblock;
+use super::peers::{MessageKind, Peers};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// The pause between two attempts of the first client in a queue, if there are no messages between
+/// gateways.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How much longer the pause is for each client that waits.
+const PAUSE_FOR_EACH: Duration = Duration::from_micros(500);
+/// The longest pause, and the pause if there are messages.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long another gateway is told of new elements after it has said that it waits for them.
+const TOLD_FOR: Duration = Duration::from_secs(10);
+/// Most keys for which other gateways wait.
+const TOLD_MAX: usize = 100_000;
+
+/// A client's place in the queues.
+type Place = Arc<Notify>;
+
+/// The queues of a gateway, by key.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    /// The number of clients.
+    count: AtomicUsize,
+    queues: Mutex<Queues>,
+    /// The keys for which clients of other gateways wait, and until when these are told.
+    others: Mutex<BTreeMap<Vec<u8>, Instant>>,
+    /// The number of these keys.
+    others_count: AtomicUsize,
+}
+
+type Queues = BTreeMap<Vec<u8>, VecDeque<Place>>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Waiting {
+    /// Returns whether a client of any gateway may wait.
+    #[inline]
+    pub(super) fn is_any(&self) -> bool {
+        self.count.load(Ordering::SeqCst) + self.others_count.load(Ordering::SeqCst) > 0
+    }
+
+    /// Returns whether a client of this gateway waits for a key.
+    pub(super) fn has(&self, key: &[u8]) -> bool {
+        self.count.load(Ordering::SeqCst) > 0 && lock(&self.queues).contains_key(key)
+    }
+
+    /// Wakes the first client of this gateway that waits for a key.
+    pub(super) fn wake(&self, key: &[u8]) {
+        if let Some(first) = lock(&self.queues).get(key).and_then(VecDeque::front) {
+            first.notify_one();
+        }
+    }
+
+    /// Wakes the first clients that wait for a key, and tells other gateways.
+    pub(super) fn added(&self, key: &[u8], peers: &Peers) {
+        self.wake(key);
+        if self.others_count.load(Ordering::SeqCst) > 0 && lock(&self.others).contains_key(key) {
+            peers.broadcast(MessageKind::Added, key, b"");
+        }
+    }
+
+    /// Does the same for all keys.
+    pub(super) fn added_to_any(&self, peers: &Peers) {
+        lock(&self.queues).values().filter_map(VecDeque::front).for_each(|first| first.notify_one());
+        for key in lock(&self.others).keys() {
+            peers.broadcast(MessageKind::Added, key, b"");
+        }
+    }
+
+    /// Notes that clients of another gateway wait for a key, and answers if it was not known.
+    pub(super) fn others_wait(&self, key: &[u8], now: Instant, peers: &Peers) {
+        let mut others = lock(&self.others);
+        if others.len() >= TOLD_MAX {
+            others.retain(|_, until| *until > now);
+        }
+        if others.len() < TOLD_MAX || others.contains_key(key) {
+            let before = others.insert(key.to_vec(), now + TOLD_FOR);
+            if before.is_none_or(|until| until <= now) {
+                peers.broadcast(MessageKind::Added, key, b"");
+            }
+        }
+        self.others_count.store(others.len(), Ordering::SeqCst);
+    }
+
+    /// Forgets the keys for which no other gateway has waited for a while.
+    pub(super) fn forget(&self, now: Instant) {
+        let mut others = lock(&self.others);
+        others.retain(|_, until| *until > now);
+        self.others_count.store(others.len(), Ordering::SeqCst);
+    }
+}
+
+/// A client that waits for elements of keys. It leaves the queues when it is dropped.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    waiting: Arc<Waiting>,
+    keys: Vec<Vec<u8>>,
+    place: Place,
+    /// When the wait ends.
+    until: Option<Instant>,
+    /// When the other gateways were told.
+    told: Option<Instant>,
+    /// How another client has ended the wait.
+    pub(super) unblocked: Option<Unblock>,
+    /// Whether the last attempt has found nothing.
+    pub(super) goes_on: bool,
+}
+
+impl Waiter {
+    /// Lets a client wait behind all others.
+    pub(super) fn new(waiting: &Arc<Waiting>, mut keys: Vec<Vec<u8>>, until: Option<Instant>) -> Self {
+        keys.sort_unstable();
+        keys.dedup();
+        let place = Place::default();
+        let mut queues = lock(&waiting.queues);
+        for key in &keys {
+            queues.entry(key.clone()).or_default().push_back(Arc::clone(&place));
+        }
+        drop(queues);
+        waiting.count.fetch_add(1, Ordering::SeqCst);
+        // An element may have been added before the client was in the queues.
+        place.notify_one();
+        let waiting = Arc::clone(waiting);
+        Self { waiting, keys, place, until, told: None, unblocked: None, goes_on: true }
+    }
+
+    /// Returns whether the client is the first in the queue of a key.
+    pub(super) fn is_first(&self, key: &[u8]) -> bool {
+        let queues = lock(&self.waiting.queues);
+        queues.get(key).and_then(VecDeque::front).is_some_and(|first| Arc::ptr_eq(first, &self.place))
+    }
+
+    /// Returns how the wait has ended, if it has.
+    pub(super) fn ended(&self) -> Option<Unblock> {
+        let is_over = self.until.is_some_and(|until| Instant::now() >= until);
+        self.unblocked.or(is_over.then_some(Unblock::Timeout))
+    }
+
+    /// Tells other gateways the keys in whose queues the client is the first, unless they know.
+    /// Returns whether there are any such keys.
+    fn tell(&mut self, peers: &Peers, now: Instant) -> bool {
+        let first: Vec<&Vec<u8>> = self.keys.iter().filter(|key| self.is_first(key)).collect();
+        let is_due = self.told.is_none_or(|told| now >= told + PAUSE_MAX);
+        if !first.is_empty() && is_due {
+            first.iter().for_each(|key| peers.broadcast(MessageKind::Wait, key, b""));
+        }
+        let is_first = !first.is_empty();
+        if is_first && is_due {
+            self.told = Some(now);
+        }
+        is_first
+    }
+
+    /// Waits until the command is to be tried again.
+    pub(super) async fn woken(&mut self, peers: &Peers) {
+        let (mut until, now) = (self.until, Instant::now());
+        if self.tell(peers, now) {
+            let clients = u32::try_from(self.waiting.count.load(Ordering::SeqCst)).unwrap_or(u32::MAX);
+            let pause = PAUSE_FOR_EACH.saturating_mul(clients).clamp(PAUSE, PAUSE_MAX);
+            let next = now + if peers.count() > 0 { PAUSE_MAX } else { pause };
+            until = Some(until.map_or(next, |until| until.min(next)));
+        }
+        let woken = self.place.notified();
+        match until {
+            None => woken.await,
+            Some(until) => drop(tokio::time::timeout_at(until.into(), woken).await),
+        }
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let mut queues = lock(&self.waiting.queues);
+        for key in &self.keys {
+            let Some(queue) = queues.get_mut(key) else { continue };
+            let was_first = queue.front().is_some_and(|first| Arc::ptr_eq(first, &self.place));
+            queue.retain(|place| !Arc::ptr_eq(place, &self.place));
+            match queue.front() {
+                None => drop(queues.remove(key)),
+                // There may be more elements.
+                Some(first) if was_first => first.notify_one(),
+                Some(_) => {}
+            }
+        }
+        drop(queues);
+        self.waiting.count.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mailbox::HeldBytes;
+    use darter::block_on;
+    use std::future::{Future, poll_fn};
+    use std::pin::pin;
+    use std::task::Poll;
+
+    fn waiter(waiting: &Arc<Waiting>, keys: &[&str]) -> Waiter {
+        let keys = keys.iter().map(|key| key.as_bytes().to_vec()).collect();
+        let waiter = Waiter::new(waiting, keys, None);
+        assert!(is_woken(&waiter), "it tries at once");
+        waiter
+    }
+
+    /// Returns whether a client has been woken since the last call.
+    fn is_woken(waiter: &Waiter) -> bool {
+        let mut woken = pin!(waiter.place.notified());
+        block_on(poll_fn(|context| Poll::Ready(woken.as_mut().poll(context).is_ready())))
+    }
+
+    fn peers() -> Peers {
+        Peers::new(HeldBytes::new(Arc::default(), usize::MAX), 1 << 20)
+    }
+
+    #[test]
+    fn clients_are_woken_in_the_order_in_which_they_came() {
+        let waiting = Arc::<Waiting>::default();
+        let [one, two, three] = [&["a"][..], &["b", "a", "b"], &["a"]].map(|keys| waiter(&waiting, keys));
+        assert!(waiting.has(b"a") && waiting.has(b"b") && !waiting.has(b"c") && waiting.is_any());
+        assert!(one.is_first(b"a") && two.is_first(b"b") && !two.is_first(b"a"));
+        waiting.wake(b"a");
+        assert_eq!([&one, &two, &three].map(is_woken), [true, false, false]);
+        waiting.added(b"b", &peers());
+        assert_eq!([&one, &two, &three].map(is_woken), [false, true, false]);
+        drop(one);
+        assert_eq!([&two, &three].map(is_woken), [true, false]);
+        drop(two);
+        assert!(is_woken(&three) && !waiting.has(b"b"));
+        waiting.added_to_any(&peers());
+        assert!(is_woken(&three));
+        drop(three);
+        assert!(!waiting.is_any() && lock(&waiting.queues).is_empty());
+    }
+
+    #[test]
+    fn a_wait_ends_when_its_time_is_over_or_by_another_client() {
+        let waiting = Arc::<Waiting>::default();
+        let mut one = waiter(&waiting, &["a"]);
+        assert_eq!(one.ended(), None);
+        one.unblocked = Some(Unblock::Error);
+        assert_eq!(one.ended(), Some(Unblock::Error));
+        let late = Waiter::new(&waiting, Vec::new(), Some(Instant::now()));
+        assert_eq!(late.ended(), Some(Unblock::Timeout));
+    }
+
+    #[test]
+    fn other_gateways_are_told_for_a_while() {
+        let (waiting, now) = (Arc::<Waiting>::default(), Instant::now());
+        waiting.others_wait(b"a", now, &peers());
+        waiting.others_wait(b"b", now + TOLD_FOR / 2, &peers());
+        assert!(waiting.is_any() && !waiting.has(b"a"));
+        waiting.forget(now + TOLD_FOR);
+        assert_eq!(lock(&waiting.others).keys().collect::<Vec<_>>(), [b"b"]);
+        waiting.forget(now + TOLD_FOR * 2);
+        assert!(!waiting.is_any());
+    }
+}
