@@ -35,7 +35,7 @@ impl Edit for Set<'_> {
     }
 }
 
-/// Inserts an element before or after the first one that is equal to another.
+/// Inserts an element before or after the first element that is equal to another one.
 #[derive(Clone, Debug)]
 pub(super) struct Insert<'a> {
     is_after: bool,

@@ -20,6 +20,7 @@ mod door;
 mod hostile;
 mod limits;
 mod lists;
+mod lists_together;
 mod overlapping;
 mod page;
 mod peers;

@@ -332,8 +332,8 @@ impl Keyspace {
     }
 
     /// Writes elements to a chunk, and to new ones after it if it has no room for them. `next` is
-    /// the chunk after them; if there is none, the last of them becomes the last of the list. Adds
-    /// them to the inner elements where they are.
+    /// the chunk after them; if there is none, the last of them becomes the last of the list. Counts
+    /// the elements of inner chunks.
     async fn write_parts(
         &mut self,
         large: &mut Large,
