@@ -167,7 +167,9 @@ impl Waiter {
         let first: Vec<&Vec<u8>> = self.keys.iter().filter(|key| self.is_first(key)).collect();
         let is_due = self.told.is_none_or(|told| now >= told + PAUSE_MAX);
         if !first.is_empty() && is_due {
-            first.iter().for_each(|key| peers.broadcast(MessageKind::Wait, key, b""));
+            for key in &first {
+                peers.broadcast(MessageKind::Wait, key, b"");
+            }
         }
         let is_first = !first.is_empty();
         if is_first && is_due {

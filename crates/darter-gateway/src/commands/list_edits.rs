@@ -171,10 +171,7 @@ impl Edit for Rotate {
 mod tests {
     use super::*;
 
-    fn edited<E: Edit>(edit: &mut E, elements: &[&'static str]) -> (String, Edited)
-    where
-        E: 'static,
-    {
+    fn edited<E: Edit + 'static>(edit: &mut E, elements: &[&'static str]) -> (String, Edited) {
         let mut all: ListElements<'static> = elements.iter().map(|element| element.as_bytes()).collect();
         let edited = edit.apply(&mut all);
         (String::from_utf8(all.make_contiguous().join(&b' ')).unwrap(), edited)

@@ -64,7 +64,9 @@ fn command(dice: &mut Pcg64Mcg, models: &mut [Model; 2], shrinks: bool) -> (Vec<
             let elements: Vec<_> = (0..count).map(|_| element(dice)).collect();
             let exists = if dice.random_ratio(1, 10) { "x" } else { "" };
             if exists.is_empty() || length > 0 {
-                elements.iter().for_each(|element| give(&mut models[0], element.clone()));
+                for element in &elements {
+                    give(&mut models[0], element.clone());
+                }
             }
             let request = [words(format!("{side}push{exists} l")), elements].concat();
             (request, integer(models[0].len()))
@@ -81,7 +83,7 @@ fn command(dice: &mut Pcg64Mcg, models: &mut [Model; 2], shrinks: bool) -> (Vec<
             let at = range_of(length, index, index);
             let reply = match models[0].get_mut(at.start).filter(|_| !at.is_empty()) {
                 Some(old) => {
-                    *old = element.clone();
+                    old.clone_from(&element);
                     ok
                 }
                 None if length == 0 => Reply::Error("ERR no such key".to_owned()),

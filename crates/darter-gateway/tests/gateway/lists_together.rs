@@ -271,7 +271,7 @@ fn a_killed_gateway_leaves_each_command_whole_or_undone() {
         assert_eq!(names.remove(0), b"x");
         let pairs = acknowledged.div_ceil(4) + (acknowledged + 2) / 4;
         assert!(
-            names.len() % 2 == 0 && names.len() / 2 >= pairs.saturating_sub(1),
+            names.len().is_multiple_of(2) && names.len() / 2 >= pairs.saturating_sub(1),
             "{} {pairs}",
             names.len()
         );

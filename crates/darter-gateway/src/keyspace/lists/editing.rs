@@ -352,7 +352,7 @@ impl Keyspace {
         if parts.len() > 1 {
             large.chunks.splits += 1;
             if let Some(last) = ids.last().filter(|_| next.is_none()) {
-                large.chunks.last = last.clone();
+                large.chunks.last.clone_from(last);
             }
         }
         for (id, part) in ids.iter().zip(parts) {
