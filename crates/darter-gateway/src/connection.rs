@@ -329,3 +329,4 @@ impl Drop for Connection {
 mod requests;
 #[cfg(test)]
 mod tests;
+mod waiting;

@@ -253,11 +253,11 @@ macro_rules! for_each_command {
                     "over Quiver at one moment, up to 10,000 elements of large sets; else the result appears whole, and the sets are read one by one";
             }
             "sorted-set" {
-                Bzmpop "bzmpop" -5 [write blocking movablekeys] (0 0 0) "7.0.0" => blocking::bzmpop(call).await,
+                Bzmpop "bzmpop" -5 [write blocking movablekeys] (0 0 0) "7.0.0" => Box::pin(blocking::bzmpop(call)).await,
                     "Removes and returns members of the first sorted set that has any; waits for one; MIN, MAX, COUNT", "as ZPOPMIN and BLPOP";
-                Bzpopmax "bzpopmax" -3 [write noscript fast blocking] (1 -2 1) "5.0.0" => blocking::zpop(call, true).await,
+                Bzpopmax "bzpopmax" -3 [write noscript fast blocking] (1 -2 1) "5.0.0" => Box::pin(blocking::zpop(call, true)).await,
                     "As BZPOPMIN, with the highest score", "as ZPOPMIN and BLPOP";
-                Bzpopmin "bzpopmin" -3 [write noscript fast blocking] (1 -2 1) "5.0.0" => blocking::zpop(call, false).await,
+                Bzpopmin "bzpopmin" -3 [write noscript fast blocking] (1 -2 1) "5.0.0" => Box::pin(blocking::zpop(call, false)).await,
                     "Removes and returns the member with the lowest score of the first sorted set that has any; waits for one", "as ZPOPMIN and BLPOP";
                 Zadd "zadd" -4 [write denyoom fast] (1 1 1) "1.2.0" => sorted_sets::zadd(call).await,
                     "Sets the scores of members; NX, XX, GT, LT, CH, INCR",
@@ -371,16 +371,16 @@ macro_rules! for_each_command {
                     "over Quiver at one moment; over DART the destination appears whole, and members are read one by one";
             }
             "list" {
-                Blmove "blmove" 6 [write denyoom noscript blocking] (1 2 1) "6.2.0" => blocking::blmove(call).await,
+                Blmove "blmove" 6 [write denyoom noscript blocking] (1 2 1) "6.2.0" => Box::pin(blocking::blmove(call)).await,
                     "As LMOVE; waits for an element", "as LMOVE and BLPOP";
-                Blmpop "blmpop" -5 [write blocking movablekeys] (0 0 0) "7.0.0" => blocking::blmpop(call).await,
+                Blmpop "blmpop" -5 [write blocking movablekeys] (0 0 0) "7.0.0" => Box::pin(blocking::blmpop(call)).await,
                     "As LMPOP; waits for an element", "as LMPOP and BLPOP";
-                Blpop "blpop" -3 [write noscript blocking] (1 -2 1) "2.0.0" => blocking::pop(call, End::Left).await,
+                Blpop "blpop" -3 [write noscript blocking] (1 -2 1) "2.0.0" => Box::pin(blocking::pop(call, End::Left)).await,
                     "Removes and returns the first element of the first list that has any; waits for one",
                     "atomic; the clients of one gateway are served in the order in which they came, and compete with those of other gateways";
-                Brpop "brpop" -3 [write noscript blocking] (1 -2 1) "2.0.0" => blocking::pop(call, End::Right).await,
+                Brpop "brpop" -3 [write noscript blocking] (1 -2 1) "2.0.0" => Box::pin(blocking::pop(call, End::Right)).await,
                     "As BLPOP, with the last element", "as BLPOP";
-                Brpoplpush "brpoplpush" 4 [write denyoom noscript blocking] (1 2 1) "2.2.0" => blocking::brpoplpush(call).await,
+                Brpoplpush "brpoplpush" 4 [write denyoom noscript blocking] (1 2 1) "2.2.0" => Box::pin(blocking::brpoplpush(call)).await,
                     "As RPOPLPUSH; waits for an element", "as LMOVE and BLPOP";
                 Lindex "lindex" 3 [readonly] (1 1 1) "1.0.0" => list_reads::lindex(call).await,
                     "Returns the element at an index", "as LRANGE; reads from the nearer end, and takes time linear in the distance from it";

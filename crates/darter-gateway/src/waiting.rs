@@ -5,10 +5,10 @@
 //! a client that leaves the queue wakes the next one. So each is served in its turn, and nothing is
 //! lost if a client goes before its turn.
 //!
-//! A gateway tells the others for which keys its clients wait, and they tell it when they have added
-//! elements to such a key. A gateway that hears of a key for the first time answers at once, so that
-//! the waiting client looks again: elements that were added before are not missed. Messages may be
-//! lost. Therefore the first client of each queue also looks again after a pause.
+//! A gateway tells the others for which keys its clients wait, and they tell it once when they have
+//! added elements to such a key. If its client gets none, it tells them again. A gateway that did not
+//! know of a key answers at once, so that the waiting client looks again: elements that were added
+//! before are not missed. Messages may be lost. Therefore the first client of each queue also looks again after a pause.
 
 use super::clients::Unblock;
 use super::peers::{MessageKind, Peers};
@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_FOR_EACH: Duration = Duration::from_micros(500);
 /// The longest pause, and the pause if there are messages.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How long another gateway is told of new elements after it has said that it waits for them.
+/// How long another gateway that waits for elements is told of them.
 const TOLD_FOR: Duration = Duration::from_secs(10);
 /// Most keys for which other gateways wait.
 const TOLD_MAX: usize = 100_000;
@@ -73,15 +73,21 @@ impl Waiting {
     /// Wakes the first clients that wait for a key, and tells other gateways.
     pub(super) fn added(&self, key: &[u8], peers: &Peers) {
         self.wake(key);
-        if self.others_count.load(Ordering::SeqCst) > 0 && lock(&self.others).contains_key(key) {
-            peers.broadcast(MessageKind::Added, key, b"");
+        if self.others_count.load(Ordering::SeqCst) > 0 {
+            let mut others = lock(&self.others);
+            if others.remove(key).is_some() {
+                self.others_count.store(others.len(), Ordering::SeqCst);
+                peers.broadcast(MessageKind::Added, key, b"");
+            }
         }
     }
 
     /// Does the same for all keys.
     pub(super) fn added_to_any(&self, peers: &Peers) {
         lock(&self.queues).values().filter_map(VecDeque::front).for_each(|first| first.notify_one());
-        for key in lock(&self.others).keys() {
+        let others = std::mem::take(&mut *lock(&self.others));
+        self.others_count.store(0, Ordering::SeqCst);
+        for key in others.keys() {
             peers.broadcast(MessageKind::Added, key, b"");
         }
     }
@@ -117,8 +123,10 @@ pub(super) struct Waiter {
     place: Place,
     /// When the wait ends.
     until: Option<Instant>,
-    /// When the other gateways were told.
+    /// When the other gateways were told, unless they may have forgotten it.
     told: Option<Instant>,
+    /// Whether the client was not woken yet.
+    is_new: bool,
     /// How another client has ended the wait.
     pub(super) unblocked: Option<Unblock>,
     /// Whether the last attempt has found nothing.
@@ -137,10 +145,8 @@ impl Waiter {
         }
         drop(queues);
         waiting.count.fetch_add(1, Ordering::SeqCst);
-        // An element may have been added before the client was in the queues.
-        place.notify_one();
         let waiting = Arc::clone(waiting);
-        Self { waiting, keys, place, until, told: None, unblocked: None, goes_on: true }
+        Self { waiting, keys, place, until, told: None, is_new: true, unblocked: None, goes_on: true }
     }
 
     /// Returns whether the client is the first in the queue of a key.
@@ -161,7 +167,9 @@ impl Waiter {
         let first: Vec<&Vec<u8>> = self.keys.iter().filter(|key| self.is_first(key)).collect();
         let is_due = self.told.is_none_or(|told| now >= told + PAUSE_MAX);
         if !first.is_empty() && is_due {
-            first.iter().for_each(|key| peers.broadcast(MessageKind::Wait, key, b""));
+            for key in &first {
+                peers.broadcast(MessageKind::Wait, key, b"");
+            }
         }
         let is_first = !first.is_empty();
         if is_first && is_due {
@@ -170,19 +178,30 @@ impl Waiter {
         is_first
     }
 
-    /// Waits until the command is to be tried again.
+    /// Waits until the command must be tried again.
     pub(super) async fn woken(&mut self, peers: &Peers) {
         let (mut until, now) = (self.until, Instant::now());
-        if self.tell(peers, now) {
+        let is_first = self.tell(peers, now);
+        if std::mem::take(&mut self.is_new) {
+            // An element may have been added before the client was in the queues.
+            return;
+        }
+        if is_first {
             let clients = u32::try_from(self.waiting.count.load(Ordering::SeqCst)).unwrap_or(u32::MAX);
             let pause = PAUSE_FOR_EACH.saturating_mul(clients).clamp(PAUSE, PAUSE_MAX);
             let next = now + if peers.count() > 0 { PAUSE_MAX } else { pause };
             until = Some(until.map_or(next, |until| until.min(next)));
         }
         let woken = self.place.notified();
-        match until {
-            None => woken.await,
-            Some(until) => drop(tokio::time::timeout_at(until.into(), woken).await),
+        let is_woken = match until {
+            None => {
+                woken.await;
+                true
+            }
+            Some(until) => tokio::time::timeout_at(until.into(), woken).await.is_ok(),
+        };
+        if is_woken {
+            self.told = None;
         }
     }
 }
@@ -217,9 +236,7 @@ mod tests {
 
     fn waiter(waiting: &Arc<Waiting>, keys: &[&str]) -> Waiter {
         let keys = keys.iter().map(|key| key.as_bytes().to_vec()).collect();
-        let waiter = Waiter::new(waiting, keys, None);
-        assert!(is_woken(&waiter), "it tries at once");
-        waiter
+        Waiter::new(waiting, keys, None)
     }
 
     /// Returns whether a client has been woken since the last call.
@@ -269,6 +286,8 @@ mod tests {
         waiting.others_wait(b"a", now, &peers());
         waiting.others_wait(b"b", now + TOLD_FOR / 2, &peers());
         assert!(waiting.is_any() && !waiting.has(b"a"));
+        waiting.others_wait(b"c", now + TOLD_FOR / 2, &peers());
+        waiting.added(b"c", &peers());
         waiting.forget(now + TOLD_FOR);
         assert_eq!(lock(&waiting.others).keys().collect::<Vec<_>>(), [b"b"]);
         waiting.forget(now + TOLD_FOR * 2);

@@ -92,7 +92,9 @@ pub(super) async fn pop(call: &mut Call<'_>, end: End) -> Result<(), Fault> {
             Ok(Some(popped)) => {
                 call.reply.array(2);
                 call.reply.bulk(key);
-                popped.iter().for_each(|element| call.reply.bulk(element));
+                for element in &popped {
+                    call.reply.bulk(element);
+                }
                 return Ok(());
             }
             Ok(None) => {}

@@ -35,7 +35,7 @@ impl Edit for Set<'_> {
     }
 }
 
-/// Inserts an element before or after the first one that is equal to another.
+/// Inserts an element before or after the first element that is equal to another one.
 #[derive(Clone, Debug)]
 pub(super) struct Insert<'a> {
     is_after: bool,
@@ -171,10 +171,7 @@ impl Edit for Rotate {
 mod tests {
     use super::*;
 
-    fn edited<E: Edit>(edit: &mut E, elements: &[&'static str]) -> (String, Edited)
-    where
-        E: 'static,
-    {
+    fn edited<E: Edit + 'static>(edit: &mut E, elements: &[&'static str]) -> (String, Edited) {
         let mut all: ListElements<'static> = elements.iter().map(|element| element.as_bytes()).collect();
         let edited = edit.apply(&mut all);
         (String::from_utf8(all.make_contiguous().join(&b' ')).unwrap(), edited)

@@ -272,14 +272,14 @@ pub(super) async fn within(
     mut body: impl AsyncFnMut(&mut Call<'_>) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     if call.keys.is_in_transaction() {
-        return body(call).await;
+        return Box::pin(body(call)).await;
     }
     supported(call, "a change of a list that takes several records")?;
-    atomically(call, BTreeSet::new(), async |call| {
+    let run = async |call: &mut Call<'_>| {
         body(call).await?;
         Ok(Body::Done)
-    })
-    .await
+    };
+    Box::pin(atomically(call, BTreeSet::new(), run)).await
 }
 
 /// Runs commands in a transaction of the index, again after each conflict with another client.

@@ -85,34 +85,6 @@ impl Session {
         Ok(())
     }
 
-    /// Must be called when a chunk of a list was read.
-    pub(super) fn has_read_chunk(&mut self, place: Vec<u8>) {
-        if self.is_in_transaction() {
-            self.chunks.insert(place);
-        }
-    }
-
-    /// Removes, in the transaction in progress, the chunks that it has read of lists that it ends. So
-    /// no other client changes such a chunk after the commit.
-    pub(super) async fn end_chunks(&mut self) -> Result<(), Fault> {
-        let (mut head, mut list) = (Vec::new(), None::<(Aggregate, bool)>);
-        for at in std::mem::take(&mut self.chunks) {
-            let Some(of) = Aggregate::of_place(Family::ListChunk, &at) else { continue };
-            let is_current = match &list {
-                Some((list, is_current)) if *list == of => *is_current,
-                _ => {
-                    place(&mut head, Family::Key, of.key());
-                    self.get_with(&head, |record| of.is_of(record)).await? == Some(true)
-                }
-            };
-            if !is_current {
-                self.store(&at, None).await?;
-            }
-            list = Some((of, is_current));
-        }
-        Ok(())
-    }
-
     /// Must be called when all elements of a range were read: a transaction in progress will notice
     /// elements that other clients add, or will not commit.
     pub(super) fn has_read_all(&mut self, aggregate: &Aggregate) -> Result<(), Fault> {

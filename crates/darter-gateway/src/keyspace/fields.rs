@@ -143,7 +143,9 @@ impl Keyspace {
             });
             let walked = walked.await?;
             let session = session(&mut self.session, &self.store)?;
-            of_list.into_iter().for_each(|place| session.has_read_chunk(place));
+            for place in of_list {
+                session.has_read_chunk(place);
+            }
             if walked == Walked::Through {
                 return Ok(Walked::Through);
             }

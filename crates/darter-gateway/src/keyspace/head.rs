@@ -92,8 +92,7 @@ fn check(kind: Kind, is_packed: bool, body: &[u8]) -> Result<(), Fault> {
         return if is_valid { Ok(()) } else { Err(FOREIGN) };
     }
     match (kind, body.len()) {
-        (Kind::String, _) | (_, GENERATION_BYTES) => Ok(()),
-        (Kind::List, GENERATION_BYTES..) => Ok(()),
+        (Kind::String, _) | (_, GENERATION_BYTES) | (Kind::List, GENERATION_BYTES..) => Ok(()),
         (_, bytes) if bytes == GENERATION_BYTES + DOUBT_BYTES => Ok(()),
         _ => Err(FOREIGN),
     }

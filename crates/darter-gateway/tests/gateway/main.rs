@@ -24,6 +24,7 @@ mod geo;
 mod hostile;
 mod limits;
 mod lists;
+mod lists_together;
 mod notifications;
 mod overlapping;
 mod page;

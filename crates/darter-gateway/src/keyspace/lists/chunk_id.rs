@@ -37,7 +37,7 @@ pub(super) fn between(low: &[u8], high: &[u8]) -> ChunkId {
         let is_open = is_below_high || at >= low.len().max(high.len());
         let to = if is_open { 256 } else { high.get(at).map_or(0, |&byte| u16::from(byte)) };
         // Less than 256, since `from` is.
-        let middle = ((from + to.max(from)) / 2) as u8;
+        let middle = u16::midpoint(from, to.max(from)) as u8;
         id.push(middle);
         if u16::from(middle) > from {
             break;

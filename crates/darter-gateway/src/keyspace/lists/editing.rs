@@ -332,8 +332,8 @@ impl Keyspace {
     }
 
     /// Writes elements to a chunk, and to new ones after it if it has no room for them. `next` is
-    /// the chunk after them; if there is none, the last of them becomes the last of the list. Adds
-    /// them to the inner elements where they are.
+    /// the chunk after them; if there is none, the last of them becomes the last of the list. Counts
+    /// the elements of inner chunks.
     async fn write_parts(
         &mut self,
         large: &mut Large,
@@ -352,7 +352,7 @@ impl Keyspace {
         if parts.len() > 1 {
             large.chunks.splits += 1;
             if let Some(last) = ids.last().filter(|_| next.is_none()) {
-                large.chunks.last = last.clone();
+                large.chunks.last.clone_from(last);
             }
         }
         for (id, part) in ids.iter().zip(parts) {

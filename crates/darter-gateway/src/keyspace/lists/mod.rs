@@ -27,7 +27,8 @@ pub(crate) use in_place::InPlace;
 pub(crate) use packed::{Elements, End};
 pub(crate) use reading::part;
 
-use super::{Keyspace, Retries};
+use super::aggregate::{Aggregate, Session};
+use super::{Family, Keyspace, Retries, place};
 use crate::fault::Fault;
 
 /// The result of an edit of some elements.
@@ -35,7 +36,7 @@ use crate::fault::Fault;
 pub(crate) struct Edited {
     /// Whether the elements have changed.
     pub(crate) is_changed: bool,
-    /// Whether the elements of the next chunk are to be edited too.
+    /// Whether the elements of the next chunk must be edited too.
     pub(crate) goes_on: bool,
 }
 
@@ -46,6 +47,36 @@ pub(crate) trait Edit: Clone + Send + Sync {
     fn apply<'e>(&mut self, elements: &mut Elements<'e>) -> Edited
     where
         Self: 'e;
+}
+
+impl Session {
+    /// Must be called when a chunk of a list was read.
+    pub(in crate::keyspace) fn has_read_chunk(&mut self, place: Vec<u8>) {
+        if self.is_in_transaction() {
+            self.chunks.insert(place);
+        }
+    }
+
+    /// Removes, in the transaction in progress, the chunks that it has read of lists that it ends. So
+    /// no other client changes such a chunk after the commit.
+    pub(in crate::keyspace) async fn end_chunks(&mut self) -> Result<(), Fault> {
+        let (mut head, mut list) = (Vec::new(), None::<(Aggregate, bool)>);
+        for at in std::mem::take(&mut self.chunks) {
+            let Some(of) = Aggregate::of_place(Family::ListChunk, &at) else { continue };
+            let is_current = match &list {
+                Some((list, is_current)) if *list == of => *is_current,
+                _ => {
+                    place(&mut head, Family::Key, of.key());
+                    self.get_with(&head, |record| of.is_of(record)).await? == Some(true)
+                }
+            };
+            if !is_current {
+                self.store(&at, None).await?;
+            }
+            list = Some((of, is_current));
+        }
+        Ok(())
+    }
 }
 
 impl Keyspace {

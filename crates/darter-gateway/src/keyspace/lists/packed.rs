@@ -161,7 +161,9 @@ impl<'r> Packed<'r> {
         }
         record.extend_from_slice(self.bytes);
         if end == End::Right {
-            elements.iter().for_each(|element| write_element(record, element));
+            for element in elements {
+                write_element(record, element);
+            }
         }
     }
 

@@ -135,7 +135,9 @@ impl Keyspace {
         let places = [End::Left, End::Right].map(|end| list.place(Family::ListChunk, chunks.at(end)));
         let session = session(&mut self.session, &self.store)?;
         let records = session.get_many(&places).await?;
-        places.into_iter().for_each(|place| session.has_read_chunk(place));
+        for place in places {
+            session.has_read_chunk(place);
+        }
         let Ok([Some(first), Some(last)]) = <[_; 2]>::try_from(records) else { return Ok(None) };
         let are_ends =
             ListChunk::parse(&first)?.is_at(End::Left) && ListChunk::parse(&last)?.is_at(End::Right);
