@@ -105,6 +105,11 @@ impl Mailbox {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns whether more than half of the bytes wait beyond which the receiver is cut off.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.lock().bytes > self.bytes_max / 2
+    }
+
     /// Adds a message, or cuts the receiver off.
     pub(super) fn put(&self, message: &Arc<Message>) {
         let mut waiting = self.lock();
@@ -240,8 +245,9 @@ mod tests {
         let large = message(&held, 400);
         mailbox.put(&large);
         mailbox.put(&large);
-        assert_eq!(mailbox.poll_cut_off(&context), Ok(()));
+        assert_eq!((mailbox.poll_cut_off(&context), mailbox.is_crowded()), (Ok(()), true));
         mailbox.put(&large);
+        assert!(!mailbox.is_crowded());
         assert_eq!((mailbox.poll_cut_off(&context), woken.0.load(Ordering::Relaxed)), (Err(CutOff), 1));
         mailbox.put(&message(&held, 1));
         assert_eq!(mailbox.poll_take(&context, |_| true), Poll::Ready(Err(CutOff)));

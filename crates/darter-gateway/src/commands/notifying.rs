@@ -16,6 +16,8 @@ pub(super) fn begin(call: &mut Call<'_>) {
     let are_on = call.shared.notifications.are_on();
     if are_on || call.keys.records_events() {
         call.keys.record_events(are_on);
+        // A command before it has failed.
+        call.keys.take_events();
     }
 }
 

@@ -144,6 +144,7 @@ pub(super) async fn publish_now(
 ) -> usize {
     let kind = if is_sharded { MessageKind::ShardPublish } else { MessageKind::Publish };
     shared.peers.broadcast(kind, channel, payload);
+    shared.peers.make_room().await;
     shared.pubsub.publish(is_sharded, channel, payload).await
 }
 

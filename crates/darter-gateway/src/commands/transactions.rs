@@ -295,15 +295,16 @@ pub(super) async fn atomically(
 ) -> Result<(), Fault> {
     let (start, mut retries, mut attempt) = (call.reply.position(), Retries::default(), 0_u16);
     loop {
-        call.client.published.take();
-        call.keys.take_events();
         let run = once(call, &held, attempt, &mut body).await;
         held.extend(call.keys.unheld());
         call.keys.roll_back();
-        if run? {
+        if matches!(run, Ok(true)) {
             publishing::send(call).await;
             return Ok(());
         }
+        // It will not take effect, at least not in this run.
+        call.client.published.take();
+        run?;
         call.reply.take_back(start);
         attempt = attempt.saturating_add(1);
         for _ in 0..darter_fabric::random_word() % (1 << attempt.min(DOUBLINGS_MAX)) {
@@ -322,6 +323,8 @@ async fn once(
     body: &mut impl AsyncFnMut(&mut Call<'_>) -> Result<Body, Fault>,
 ) -> Result<bool, Fault> {
     call.keys.begin(attempt, held).await?;
+    // To put heads in doubt changes no key.
+    call.keys.take_events();
     let done = body(call).await;
     if call.keys.is_torn() {
         return Ok(false);

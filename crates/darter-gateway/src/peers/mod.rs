@@ -20,6 +20,7 @@ use crate::mailbox::{HeldBytes, Mailbox, Message};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// A random number that names a gateway as long as it runs.
@@ -128,6 +129,10 @@ pub(super) struct Peers {
     bytes_max: usize,
 }
 
+/// How long a message may wait for room.
+const ROOM_PATIENCE: Duration = Duration::from_millis(50);
+/// The pause between two checks whether there is room.
+const ROOM_PAUSE: Duration = Duration::from_millis(1);
 /// Most gateways whose connections to this one are remembered.
 const SENDERS_MAX: usize = 1024;
 
@@ -154,6 +159,20 @@ impl Peers {
         for mailbox in links.values() {
             mailbox.put(&message);
         }
+    }
+
+    /// Waits while many messages wait for a gateway, so that a publisher is not faster than the
+    /// connection. A gateway that has stopped to read delays each message only for a short time.
+    pub(super) async fn make_room(&self) {
+        let end = Instant::now() + ROOM_PATIENCE;
+        while self.is_crowded() && Instant::now() < end {
+            tokio::time::sleep(ROOM_PAUSE).await;
+        }
+    }
+
+    fn is_crowded(&self) -> bool {
+        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
+        links.values().any(|mailbox| mailbox.is_crowded())
     }
 
     fn message(&self, kind: MessageKind, channel: &[u8], payload: &[u8]) -> Arc<Message> {

@@ -122,6 +122,13 @@ fn events_of_transactions_and_scripts_follow_the_commit() {
         "MULTI",
         "INCR k",
         "DISCARD",
+        "HSET h f v",
+        "MULTI",
+        "INCR k",
+        "HGETALL h",
+        "HLEN h",
+        "EXEC",
+        "COPY h i",
         "EVAL \"redis.call('SET', KEYS[1], 1) return redis.call('DEL', KEYS[1])\" 1 e",
     ];
     let [theirs, ours] = [redis.address, door.address].map(|address| events(address, "KEA", &lines));

@@ -109,6 +109,29 @@ fn messages_of_a_publisher_keep_their_order_at_all_gateways() {
 }
 
 #[test]
+fn a_publisher_is_not_faster_than_the_connection_to_another_gateway() {
+    const MESSAGES: usize = 20_000;
+    let pool = Pool::new();
+    // Far less than all messages.
+    let door = pool.door(GatewayOptions { message_bytes_max: 256 << 10, ..GatewayOptions::default() });
+    let other = pool.door(GatewayOptions::default());
+    wait_for_gateways(&mut door.client(), 1);
+    let (mut subscriber, mut publisher) = (other.client(), door.client());
+    subscribe(&mut subscriber, "c");
+    let text = "x".repeat(100);
+    let request = format!("PUBLISH c {text}\r\n").into_bytes();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            publisher.send(&request.repeat(MESSAGES));
+            (0..MESSAGES).for_each(|_| assert_eq!(publisher.reply(), Reply::Integer(0)));
+        });
+        for _ in 0..MESSAGES {
+            assert_eq!(subscriber.reply(), message("c", &text));
+        }
+    });
+}
+
+#[test]
 fn a_gateway_that_is_killed_is_left_out_and_one_that_starts_is_found() {
     let pool = Pool::new();
     let door = pool.door(GatewayOptions::default());
