@@ -5,12 +5,12 @@
 //! ```text
 //! line      name { " " argument }
 //! argument  ["?"] ( word "!" [word] | [word "="] word kind ) { "*" | "+" | "@" version | "~" version }
-//! kind      ":" letter | "(" arguments ")" | "<" arguments ">"
+//! kind      ":" letter [digits] | "(" arguments ")" | "<" arguments ">"
 //! ```
 //!
 //! `?` means that the argument is optional. A word before `=` or behind `!` is the word of the
-//! request, and the other is the argument's name. The letters are types, and that of a key, `k`, may
-//! have the number of its key specification. Of the arguments in `(` and `)` one is given, those in
+//! request, and the other is the argument's name. The letters are types; the number of a key
+//! specification may follow. Of the arguments in `(` and `)` one is given, those in
 //! `<` and `>` together. `*` means several, `+` that each has the word, `@` since when it exists,
 //! and `~` since when it is out of date. Words with other characters are in back quotes.
 

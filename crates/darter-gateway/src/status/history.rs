@@ -3,7 +3,7 @@
 //! minutes.
 //!
 //! A point holds the counts of its span. The HTTP port's thread adds one second per second, from
-//! counters that the serving threads keep anyway. All points together take less than 1 MiB; a
+//! counters that the serving threads keep anyway. All points together take less than 512 KiB; a
 //! restarted gateway begins anew.
 
 use crate::clock::now_ms;
@@ -299,7 +299,7 @@ mod tests {
             let words = |point: &Point| point.done.commands.capacity() + point.done.latency.capacity();
             bytes += 8 * series.points.iter().map(words).sum::<usize>();
         }
-        assert!(bytes < 1 << 20, "{bytes} bytes");
+        assert!(bytes < 512 << 10, "{bytes} bytes");
     }
 
     #[test]

@@ -108,6 +108,27 @@ fn fields_and_members_that_are_set_together_are_always_equal() {
 }
 
 #[test]
+fn values_are_combined_as_they_were_at_one_moment() {
+    let Some(doors) = transacting_doors() else { return };
+    meanwhile(
+        &doors,
+        |client, round| {
+            // The values are always equal, and the members always in one place.
+            client.say(&format!("mset a {round} b {round}"));
+            assert!(matches!(client.say("bitop xor c a b"), Reply::Integer(1..)));
+            client.say(&format!("geoadd g {0} 0 m {0} 0 n", round % 2));
+            let stored = client.say("geosearchstore near g fromlonlat 0 0 byradius 1 km");
+            assert!([Reply::Integer(0), Reply::Integer(2)].contains(&stored), "{stored:?}");
+        },
+        |client| {
+            let replies = transact(client, &["bitcount c", "zcard near"]).array();
+            assert_eq!(replies[0], Reply::Integer(0));
+            assert!([Reply::Integer(0), Reply::Integer(2)].contains(&replies[1]), "{replies:?}");
+        },
+    );
+}
+
+#[test]
 fn a_key_that_is_renamed_has_one_name_at_any_moment() {
     for set in ["set a x", "hset a f 1 g 2 h 3", "zadd a 1 m 2 n 3 o"] {
         let Some(doors) = transacting_doors() else { return };
