@@ -7,8 +7,8 @@
 //!
 //! A gateway tells the others for which keys its clients wait, and they tell it once when they have
 //! added elements to such a key. If its client gets none, it tells them again. A gateway that did not
-//! know of a key answers at once, so that the waiting client looks again: elements that were added
-//! before are not missed. Messages may be lost. Therefore the first client of each queue also looks again after a pause.
+//! know of a key answers at once, so that the waiting client tries again: elements that were added
+//! before are not missed. Messages may be lost. Therefore the first client of each queue also tries again after a pause.
 
 use super::clients::Unblock;
 use super::peers::{MessageKind, Peers};
@@ -18,14 +18,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// The pause between two attempts of the first client in a queue, if there are no messages between
-/// gateways.
+/// The pause between two attempts of the first client in a queue, if its gateway is not connected to
+/// others.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How much longer the pause is for each client that waits.
 const PAUSE_FOR_EACH: Duration = Duration::from_micros(500);
 /// The longest pause, and the pause if there are messages.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How long another gateway that waits for elements is told of them.
+/// How long a gateway reports new elements to another one that waits for them.
 const TOLD_FOR: Duration = Duration::from_secs(10);
 /// Most keys for which other gateways wait.
 const TOLD_MAX: usize = 100_000;
@@ -39,7 +39,8 @@ pub(super) struct Waiting {
     /// The number of clients.
     count: AtomicUsize,
     queues: Mutex<Queues>,
-    /// The keys for which clients of other gateways wait, and until when these are told.
+    /// The keys for which clients of other gateways wait, and until when new elements are reported to
+    /// these.
     others: Mutex<BTreeMap<Vec<u8>, Instant>>,
     /// The number of these keys.
     others_count: AtomicUsize,
@@ -123,7 +124,7 @@ pub(super) struct Waiter {
     place: Place,
     /// When the wait ends.
     until: Option<Instant>,
-    /// When the other gateways were told, unless they may have forgotten it.
+    /// When other gateways got the keys, unless they may have forgotten them.
     told: Option<Instant>,
     /// Whether the client was not woken yet.
     is_new: bool,
@@ -134,7 +135,7 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    /// Lets a client wait behind all others.
+    /// Lets a client wait after all others.
     pub(super) fn new(waiting: &Arc<Waiting>, mut keys: Vec<Vec<u8>>, until: Option<Instant>) -> Self {
         keys.sort_unstable();
         keys.dedup();

@@ -57,7 +57,7 @@ pub(super) async fn lindex(call: &mut Call<'_>) -> Result<(), Fault> {
     let key = call.args.get(1);
     let at = match call.integer(2) {
         Ok(at) => at,
-        // Redis looks for the key first.
+        // Redis reads the key first.
         Err(fault) if call.keys.list_length(key).await? > 0 => return Err(fault),
         Err(_) => {
             call.reply.null();

@@ -162,7 +162,7 @@ pub(super) async fn lset(call: &mut Call<'_>) -> Result<(), Fault> {
     let no_such_key = || Fault::said("ERR no such key");
     let number = match call.integer(2) {
         Ok(number) => number,
-        // Redis looks for the key first.
+        // Redis reads the key first.
         Err(fault) => {
             let exists = call.keys.list_length(call.args.get(1)).await? > 0;
             return Err(if exists { fault } else { no_such_key() });

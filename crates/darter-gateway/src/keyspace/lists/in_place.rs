@@ -33,7 +33,7 @@ enum Changed<R> {
     Done(R),
     /// Several records must change.
     Several,
-    /// The chunk is not at this end any more.
+    /// The chunk is no longer at this end.
     Elsewhere,
 }
 
