@@ -2,6 +2,7 @@
 //! notify-keyspace-events` selects them, and the events of commands.
 
 use super::fault::Fault;
+use super::named_keys;
 use super::request::Arguments;
 use super::table::{Command, CommandId};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -85,6 +86,14 @@ fn has_option(args: &Arguments<'_>, from: usize, options: &[&str]) -> bool {
     args.from(from).any(|word| options.iter().any(|option| word.eq_ignore_ascii_case(option.as_bytes())))
 }
 
+/// Returns whether a command such as `LMPOP` takes the last elements, or those with the highest scores.
+fn is_of_right(args: &Arguments<'_>, command: &Command) -> bool {
+    let end = named_keys::sources(command.id, args, 0).end;
+    args.from(end)
+        .next()
+        .is_some_and(|word| [&b"right"[..], b"max"].iter().any(|end| word.eq_ignore_ascii_case(end)))
+}
+
 /// Returns the events of a key that a command has changed, and that exists after it or not.
 pub(super) fn events_of(command: &Command, args: &Arguments<'_>, key: &[u8], exists: bool) -> Vec<Event> {
     const TIMES: [&str; 4] = ["ex", "px", "exat", "pxat"];
@@ -108,14 +117,26 @@ pub(super) fn events_of(command: &Command, args: &Arguments<'_>, key: &[u8], exi
         "smove" => (b's', if is_first { "srem" } else { "sadd" }),
         "lpushx" => (b'l', "lpush"),
         "rpushx" => (b'l', "rpush"),
+        "rpoplpush" | "brpoplpush" if is_first && args.get(2) == key => {
+            return vec![(b'l', "lpush"), (b'l', "rpop")];
+        }
         "rpoplpush" | "brpoplpush" => (b'l', if is_first { "rpop" } else { "lpush" }),
         "lmove" | "blmove" => {
-            let is_left = args.get(if is_first { 3 } else { 4 }).eq_ignore_ascii_case(b"left");
-            let names = if is_first { ["lpop", "rpop"] } else { ["lpush", "rpush"] };
-            (b'l', names[usize::from(!is_left)])
+            let is_left = |at| args.get(at).eq_ignore_ascii_case(b"left");
+            let push = (b'l', if is_left(4) { "lpush" } else { "rpush" });
+            let pop = (b'l', if is_left(3) { "lpop" } else { "rpop" });
+            if is_first && args.get(2) == key {
+                return vec![push, pop];
+            }
+            if is_first { pop } else { push }
         }
         "blpop" => (b'l', "lpop"),
         "brpop" => (b'l', "rpop"),
+        "lmpop" | "blmpop" => (b'l', if is_of_right(args, command) { "rpop" } else { "lpop" }),
+        "zmpop" | "bzmpop" => (b'z', if is_of_right(args, command) { "zpopmax" } else { "zpopmin" }),
+        "bzpopmin" => (b'z', "zpopmin"),
+        "bzpopmax" => (b'z', "zpopmax"),
+        "georadius" | "georadiusbymember" => (b'z', "georadiusstore"),
         name => (class, name),
     };
     if exists {

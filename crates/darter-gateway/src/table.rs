@@ -152,11 +152,12 @@ macro_rules! for_each_command {
                 Scan "scan" -2 [readonly] (0 0 0) "2.8.0" => scan::scan(call).await,
                     "Returns keys step by step, in order; MATCH, COUNT, TYPE",
                     "keys that exist throughout are returned once; a cursor is valid at every gateway, for at least half an hour; an unknown cursor starts over";
-                Sort "sort" -2 [write denyoom movablekeys] (1 1 1) "1.0.0" => sort::sort(call).await,
-                    "Returns the members of a set or a sorted set in order; BY, LIMIT, GET, ASC, DESC, ALPHA",
-                    "each key separately: other clients may change one between two reads";
-                SortRo "sort_ro" -2 [readonly movablekeys] (1 1 1) "7.0.0" => sort::sort(call).await,
-                    "As SORT", "as SORT";
+                Sort "sort" -2 [write denyoom movablekeys] (1 1 1) "1.0.0" => sort::sort(call, false).await,
+                    "Returns the elements of a list, a set or a sorted set in order, or stores them as a list; BY, LIMIT, GET, ASC, DESC, ALPHA, STORE",
+                    "each key separately: other clients may change one between two reads; with STORE over Quiver at one moment, up to the \
+                     limits of transactions; else the list appears whole";
+                SortRo "sort_ro" -2 [readonly movablekeys] (1 1 1) "7.0.0" => sort::sort(call, true).await,
+                    "As SORT, without STORE", "as SORT";
                 Touch "touch" -2 [readonly fast] (1 -1 1) "3.2.1" => keys::exists(call).await,
                     "As EXISTS: reads are not recorded", "each key separately";
                 Ttl "ttl" 2 [readonly fast] (1 1 1) "1.0.0" => expiry::ttl(call, expiry::Unit::Seconds, true).await,

@@ -1,6 +1,7 @@
 //! `DUMP` and `RESTORE`: values in the format of Redis's RDB files.
 
 use super::strings::check_length;
+use super::{list_reads, lists};
 use crate::call::{Call, too_long};
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
 use crate::keyspace::{Aggregate, Change, Draft, Head, Keyspace, Kind, Retries, Walked, score_of_record};
@@ -14,16 +15,17 @@ const CHUNK: usize = 4096;
 /// Returns the elements of a key as a payload has them.
 async fn elements(call: &mut Call<'_>, kind: Kind, aggregate: &Aggregate) -> Result<rdb::Elements, Fault> {
     let most = call.shared.options.output_bytes_max;
-    let is_hash = kind == Kind::Hash;
-    let mut dumped = if is_hash { rdb::Elements::of_hash() } else { rdb::Elements::of_sorted_set() };
+    let mut dumped = match kind {
+        Kind::Hash => rdb::Elements::of_hash(),
+        Kind::SortedSet => rdb::Elements::of_sorted_set(),
+        _ => rdb::Elements::of_set(),
+    };
     let mut elements = aggregate.elements();
     loop {
-        let walked = call.keys.walk_elements(&mut elements, CHUNK, |name, record| {
-            if is_hash {
-                dumped.push_field(name, record);
-            } else if let Some(score) = score_of_record(record) {
-                dumped.push_member(name, score);
-            }
+        let walked = call.keys.walk_elements(&mut elements, CHUNK, |name, record| match kind {
+            Kind::Hash => dumped.push_field(name, record),
+            Kind::SortedSet => dumped.push_member(name, score_of_record(record).unwrap_or_default()),
+            _ => dumped.push(name),
         });
         let walked = walked.await?;
         if dumped.bytes() > most {
@@ -35,26 +37,42 @@ async fn elements(call: &mut Call<'_>, kind: Kind, aggregate: &Aggregate) -> Res
     }
 }
 
+/// Returns the payload of a key with this head; `None` if the key has changed.
+async fn payload(call: &mut Call<'_>, key: &[u8], record: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+    let head = Head::parse(record)?;
+    match head.kind {
+        Kind::String => Ok(Some(rdb::dumped_string(head.string()?))),
+        Kind::List => {
+            let most = call.shared.options.output_bytes_max;
+            let found = match list_reads::all(call, key, most).await {
+                Err(fault) if fault.is_wrong_type() => return Ok(None),
+                found => found?.ok_or_else(too_long)?,
+            };
+            let mut dumped = rdb::Elements::of_list();
+            for element in found {
+                dumped.push(&element);
+                turns::copied(element.len()).await;
+            }
+            Ok(dumped.dumped())
+        }
+        Kind::Hash | Kind::SortedSet | Kind::Set => {
+            let Some(aggregate) = call.keys.found(key, record, &[head.kind]).await? else { return Ok(None) };
+            let dumped = elements(call, head.kind, &aggregate).await?.dumped();
+            Ok(if call.keys.stands(&aggregate).await? { dumped } else { None })
+        }
+    }
+}
+
 /// `DUMP key`.
 pub(super) async fn dump(call: &mut Call<'_>) -> Result<(), Fault> {
     let mut retries = Retries::default();
-    while let Some((record, aggregate)) = call.keys.source(call.args.get(1)).await? {
-        let head = Head::parse(&record)?;
-        let payload = match aggregate {
-            None => rdb::dumped_string(head.string()?),
-            Some(aggregate) => {
-                let elements = elements(call, head.kind, &aggregate).await?;
-                match elements.dumped() {
-                    Some(payload) if call.keys.stands(&aggregate).await? => payload,
-                    _ => {
-                        retries.again().await?;
-                        continue;
-                    }
-                }
-            }
-        };
-        call.reply.bulk(&payload);
-        return call.limit();
+    let key = call.args.get(1);
+    while let Some((record, _)) = call.keys.source(key).await? {
+        if let Some(payload) = payload(call, key, &record).await? {
+            call.reply.bulk(&payload);
+            return call.limit();
+        }
+        retries.again().await?;
     }
     call.reply.null();
     Ok(())
@@ -113,7 +131,15 @@ fn busy() -> Fault {
 /// Adds the elements of a value to a draft.
 async fn write(keys: &mut Keyspace, draft: &mut Draft, value: Value<'_>) -> Result<(), Fault> {
     match value {
-        Value::String(_) => {}
+        // They are not drafts.
+        Value::String(_) | Value::List(_) => {}
+        Value::Set(mut names) => {
+            names.sort_unstable();
+            for name in names {
+                keys.draft_member(draft, &name).await?;
+                turns::copied(name.len()).await;
+            }
+        }
         Value::Hash(fields) => {
             for (name, value) in fields {
                 keys.draft_field(draft, &name, &value).await?;
@@ -132,8 +158,12 @@ async fn write(keys: &mut Keyspace, draft: &mut Draft, value: Value<'_>) -> Resu
 
 /// Sets a key to a value. Returns false if the key exists and may not be replaced.
 async fn set(call: &mut Call<'_>, value: Value<'_>, end: Option<u64>, replaces: bool) -> Result<bool, Fault> {
-    let Call { args, keys, shared, .. } = call;
-    let key = args.get(1);
+    let key = call.args.get(1);
+    if let Value::List(elements) = &value {
+        let elements = elements.iter().map(|element| &element[..]).collect();
+        return lists::set(call, key, elements, end, |head| replaces || head.is_none()).await;
+    }
+    let Call { keys, shared, .. } = call;
     let kind = match &value {
         Value::String(value) => {
             check_length(value.len(), shared.argument_bytes_max)?;
@@ -149,6 +179,8 @@ async fn set(call: &mut Call<'_>, value: Value<'_>, end: Option<u64>, replaces: 
         }
         Value::Hash(_) => Kind::Hash,
         Value::SortedSet(_) => Kind::SortedSet,
+        Value::Set(_) => Kind::Set,
+        Value::List(_) => Kind::List,
     };
     let mut draft = Draft::new(kind, key, end)?;
     if let Err(fault) = write(keys, &mut draft, value).await {

@@ -1,10 +1,10 @@
 //! Lists. A command that needs one record changes it in place; all others run in a transaction.
 
 use super::list_edits::{Insert, Rotate, Set, Strip, Trim};
-use super::transactions::within;
+use super::transactions::{supported, within};
 use crate::call::{Call, wrong_arity};
 use crate::fault::{Fault, SYNTAX};
-use crate::keyspace::{Edit, End, InPlace};
+use crate::keyspace::{Edit, End, Head, InPlace, ListElements, is_one_record};
 use crate::number;
 use crate::request::Arguments;
 use crate::turns;
@@ -25,8 +25,8 @@ pub(super) fn end_of(argument: &[u8]) -> Result<End, Fault> {
 
 /// Fails if an element is too long for lists: a transaction that moves it from one chunk to another,
 /// or changes its chunk, keeps the old and the new record together, where one value fits.
-fn check(call: &Call<'_>, mut elements: impl Iterator<Item = usize>) -> Result<(), Fault> {
-    let place = call.args.get(1).len() + RECORD_BYTES;
+fn check(call: &Call<'_>, key: &[u8], mut elements: impl Iterator<Item = usize>) -> Result<(), Fault> {
+    let place = key.len() + RECORD_BYTES;
     let most = call.shared.argument_bytes_max.saturating_sub(place) / 2;
     match elements.find(|&bytes| bytes > most) {
         None => Ok(()),
@@ -40,7 +40,7 @@ fn check(call: &Call<'_>, mut elements: impl Iterator<Item = usize>) -> Result<(
 /// `LPUSH key element…`, `RPUSH key element…`, `LPUSHX key element…`, `RPUSHX key element…`.
 pub(super) async fn push(call: &mut Call<'_>, end: End, must_exist: bool) -> Result<(), Fault> {
     let (key, elements) = (call.args.get(1), call.args.from(2).collect::<SmallVec<[&[u8]; 8]>>());
-    check(call, elements.iter().map(|element| element.len()))?;
+    check(call, key, elements.iter().map(|element| element.len()))?;
     let length = match call.keys.push_in_place(key, end, &elements, must_exist).await? {
         InPlace::Done(length) => length,
         InPlace::Several => {
@@ -61,6 +61,22 @@ pub(super) async fn push(call: &mut Call<'_>, end: End, must_exist: bool) -> Res
     };
     call.reply.count(length);
     Ok(())
+}
+
+/// Makes a list of some elements the value of a key, if the key may be replaced. Returns whether it
+/// did.
+pub(super) async fn set(
+    call: &mut Call<'_>,
+    key: &[u8],
+    elements: ListElements<'_>,
+    expiry: Option<u64>,
+    may_replace: impl FnMut(Option<&Head<'_>>) -> bool + Send,
+) -> Result<bool, Fault> {
+    check(call, key, elements.iter().map(|element| element.len()))?;
+    if !is_one_record(&elements) {
+        supported(call, "a list that takes several records")?;
+    }
+    call.keys.set_list(key, elements, expiry, may_replace).await
 }
 
 /// Removes up to `count` elements at an end. Returns `None` if the key is absent.
@@ -168,7 +184,7 @@ pub(super) async fn lset(call: &mut Call<'_>) -> Result<(), Fault> {
             return Err(if exists { fault } else { no_such_key() });
         }
     };
-    check(call, std::iter::once(call.args.get(3).len()))?;
+    check(call, call.args.get(1), std::iter::once(call.args.get(3).len()))?;
     let (from, at) = if number < 0 { (End::Right, !number) } else { (End::Left, number) };
     let set = edit(call, from, Set::new(from, at as usize, call.args.get(3))).await?;
     let set = set.ok_or_else(no_such_key)?;
@@ -186,7 +202,7 @@ pub(super) async fn linsert(call: &mut Call<'_>) -> Result<(), Fault> {
         b"after" => true,
         _ => return Err(SYNTAX),
     };
-    check(call, std::iter::once(call.args.get(4).len()))?;
+    check(call, call.args.get(1), std::iter::once(call.args.get(4).len()))?;
     let insert = Insert::new(is_after, call.args.get(3), call.args.get(4));
     match edit(call, End::Left, insert).await? {
         None => call.reply.integer(0),

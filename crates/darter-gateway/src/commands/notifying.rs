@@ -27,10 +27,15 @@ pub(super) async fn report(call: &mut Call<'_>, command: &Command) -> Result<(),
         return Ok(());
     }
     let (mut seen, mut events) = (BTreeSet::new(), call.keys.take_events());
-    if matches!(command.id, CommandId::Rename | CommandId::Renamenx) {
-        // The new key is written before the old one is removed.
+    let source_is_first = match command.id {
+        CommandId::Rename | CommandId::Renamenx => Some(true),
+        CommandId::Blmove | CommandId::Brpoplpush | CommandId::Lmove | CommandId::Rpoplpush => Some(false),
+        _ => None,
+    };
+    if let Some(is_first) = source_is_first {
+        // The order of the changes differs from that of Redis.
         let source = KeyEvent::Touched(call.args.get(1).to_vec());
-        events.sort_by_key(|event| *event != source);
+        events.sort_by_key(|event| (*event == source) != is_first);
     }
     for event in events {
         let (key, events) = match event {

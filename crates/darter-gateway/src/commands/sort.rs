@@ -4,6 +4,7 @@
 //! All elements are read into memory, as many bytes as a reply may have. Keys that patterns name are
 //! read together.
 
+use super::{list_reads, lists};
 use crate::call::Call;
 use crate::fault::{Fault, NO_INTEGER, SYNTAX, WRONG_TYPE};
 use crate::keyspace::{Aggregate, KEY_BYTES, Kind, Retries, TOGETHER_MAX, Walked};
@@ -31,10 +32,12 @@ struct Options<'a> {
     is_alphabetic: bool,
     offset: i64,
     count: i64,
+    /// The key of the list that gets the result; `None` to return it.
+    store: Option<&'a [u8]>,
 }
 
 impl<'a> Options<'a> {
-    fn parse(args: &Arguments<'a>) -> Result<Self, Fault> {
+    fn parse(args: &Arguments<'a>, is_read_only: bool) -> Result<Self, Fault> {
         let mut options = Self {
             by: None,
             keeps_order: false,
@@ -43,6 +46,7 @@ impl<'a> Options<'a> {
             is_alphabetic: false,
             offset: 0,
             count: -1,
+            store: None,
         };
         let mut words = args.from(2);
         while let Some(word) = words.next() {
@@ -60,6 +64,7 @@ impl<'a> Options<'a> {
                     options.by = Some(pattern);
                 }
                 b"get" => options.gets.push(Pattern::parse(words.next().ok_or(SYNTAX)?)),
+                b"store" if !is_read_only => options.store = Some(words.next().ok_or(SYNTAX)?),
                 _ => return Err(SYNTAX),
             }
         }
@@ -146,9 +151,22 @@ fn too_large() -> Fault {
     Fault::said("ERR the elements have more bytes than --output-bytes allows")
 }
 
-/// Returns the elements of a key: those of a set in ascending order, those of a sorted set by score
-/// if that order is kept.
-async fn elements(call: &mut Call<'_>, key: &[u8], options: &Options<'_>) -> Result<Vec<Vec<u8>>, Fault> {
+/// Returns the elements of a key: those of a set in ascending order, those of a list and of a sorted
+/// set in their order if that is kept.
+async fn elements(
+    call: &mut Call<'_>,
+    key: &[u8],
+    kind: Option<Kind>,
+    options: &Options<'_>,
+) -> Result<Vec<Vec<u8>>, Fault> {
+    if kind == Some(Kind::List) {
+        let most = call.shared.options.output_bytes_max;
+        let mut elements = list_reads::all(call, key, most).await?.ok_or_else(too_large)?;
+        if options.keeps_order && options.is_descending {
+            elements.reverse();
+        }
+        return Ok(elements);
+    }
     let mut retries = Retries::default();
     loop {
         let found = call.keys.find_all(&[key], &[Kind::Set, Kind::SortedSet], usize::MAX).await?;
@@ -283,21 +301,59 @@ pub(super) fn destination(args: &Arguments<'_>, first: usize) -> Option<usize> {
     destination
 }
 
-/// `SORT key [BY pattern] [LIMIT offset count] [GET pattern…] [ASC|DESC] [ALPHA]`, `SORT_RO` with the
-/// same options.
-pub(super) async fn sort(call: &mut Call<'_>) -> Result<(), Fault> {
+/// `SORT key [BY pattern] [LIMIT offset count] [GET pattern…] [ASC|DESC] [ALPHA] [STORE key]`,
+/// `SORT_RO` with the same options without `STORE`.
+pub(super) async fn sort(call: &mut Call<'_>, is_read_only: bool) -> Result<(), Fault> {
     let args = call.args;
-    let options = Options::parse(&args)?;
+    let options = Options::parse(&args, is_read_only)?;
     let kind = call.keys.look(args.get(1), |head| head.map(|head| head.kind)).await?;
-    if kind.is_some_and(|kind| !matches!(kind, Kind::Set | Kind::SortedSet)) {
+    if kind.is_some_and(|kind| !matches!(kind, Kind::List | Kind::Set | Kind::SortedSet)) {
         return Err(WRONG_TYPE);
     }
-    let mut found = elements(call, args.get(1), &options).await?;
-    if !(options.keeps_order && kind == Some(Kind::SortedSet)) {
+    let mut found = elements(call, args.get(1), kind, &options).await?;
+    if !(options.keeps_order && matches!(kind, Some(Kind::List | Kind::SortedSet))) {
         found = sorted(call, found, &options).await?;
     }
     let window = options.window(found.len());
-    tell(call, &found[window], &options).await
+    match options.store {
+        Some(key) => store(call, key, &found[window], &options).await,
+        None => tell(call, &found[window], &options).await,
+    }
+}
+
+/// Stores what is returned for elements as a list. An empty one removes the key.
+async fn store(
+    call: &mut Call<'_>,
+    key: &[u8],
+    elements: &[Vec<u8>],
+    options: &Options<'_>,
+) -> Result<(), Fault> {
+    let most = call.shared.options.output_bytes_max;
+    let gets = if options.gets.is_empty() { &[Pattern::Element][..] } else { &options.gets };
+    let (mut stored, mut bytes) = (Vec::new(), 0);
+    for some in elements.chunks(TOLD) {
+        let mut columns = Vec::with_capacity(gets.len());
+        for &pattern in gets {
+            columns.push(look_up(call, pattern, some).await?.into_iter());
+        }
+        for column in (0..some.len()).flat_map(|_| 0..gets.len()) {
+            let value = columns[column].next().flatten().unwrap_or_default();
+            bytes += size_of::<Vec<u8>>() + value.len();
+            stored.push(value);
+        }
+        if bytes > most {
+            return Err(too_large());
+        }
+        turns::worked().await;
+    }
+    if stored.is_empty() {
+        call.keys.remove(key).await?;
+    } else {
+        let elements = stored.iter().map(Vec::as_slice).collect();
+        lists::set(call, key, elements, None, |_| true).await?;
+    }
+    call.reply.count(stored.len());
+    Ok(())
 }
 
 /// Writes what is returned for elements.
@@ -357,6 +413,7 @@ mod tests {
                 is_alphabetic: false,
                 offset,
                 count,
+                store: None,
             };
             options.window(5)
         };

@@ -167,13 +167,13 @@ pub(super) fn is_one(call: &Call<'_>, id: CommandId) -> bool {
     };
     let changes_several = match id {
         Bitop | Geosearchstore | Smove => true,
-        id if is_transfer(id) => true,
         Del | Pfmerge | Unlink => call.args.len() > 2,
         Hdel | Mset | Msetnx | Zrem => call.args.len() > 3,
         Hmset | Hset => call.args.len() > 4,
         Zadd => super::sorted_sets::adds_several(&call.args),
         Geoadd => super::geo::adds_several(&call.args),
         Georadius | Georadiusbymember | Sort => !destinations(id, &call.args, 0).is_empty(),
+        id if is_transfer(id) => true,
         _ => false,
     };
     changes_several && call.shared.has_transactions
@@ -183,8 +183,8 @@ pub(super) fn is_one(call: &Call<'_>, id: CommandId) -> bool {
 /// transaction.
 fn is_transfer(id: CommandId) -> bool {
     use CommandId::{
-        Copy, Rename, Renamenx, Sdiffstore, Sinterstore, Sunionstore, Zdiffstore, Zinterstore, Zrangestore,
-        Zunionstore,
+        Copy, Rename, Renamenx, Sdiffstore, Sinterstore, Sort, Sunionstore, Zdiffstore, Zinterstore,
+        Zrangestore, Zunionstore,
     };
     matches!(
         id,
@@ -192,6 +192,7 @@ fn is_transfer(id: CommandId) -> bool {
             | Renamenx
             | Sdiffstore
             | Sinterstore
+            | Sort
             | Sunionstore
             | Zdiffstore
             | Zinterstore

@@ -352,7 +352,10 @@ impl Keyspace {
     }
 
     /// Returns the aggregate of a key with a head, which must have one of several types.
-    pub(super) async fn found(
+    ///
+    /// # Errors
+    /// As for [`Keyspace::find`].
+    pub(crate) async fn found(
         &mut self,
         key: &[u8],
         record: &[u8],

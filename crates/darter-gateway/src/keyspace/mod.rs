@@ -53,7 +53,7 @@ pub(super) use head::{Head, Kind};
 pub(super) use joins::{Join, Joined};
 pub(super) use key_event::KeyEvent;
 pub(super) use key_locks::KeyLocks;
-pub(super) use lists::{Edit, Edited, Elements as ListElements, End, InPlace, part};
+pub(super) use lists::{Edit, Edited, Elements as ListElements, End, InPlace, is_one_record, part};
 pub(super) use members::{Member, Ranks, Rescored, score_of_record};
 pub(super) use packed::Packed;
 pub(super) use retries::Retries;

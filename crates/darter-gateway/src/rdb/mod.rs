@@ -12,7 +12,7 @@ mod packed;
 mod read;
 
 use crc::{CRC_64_REDIS, Crc, Table};
-use packed::{listpack, ziplist};
+use packed::{integers, listpack, ziplist};
 use read::Reader;
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -28,14 +28,20 @@ static CHECKSUM: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS)
 
 /// The types of values that are written.
 const STRING: u8 = 0;
+const LIST: u8 = 1;
+const SET: u8 = 2;
 const HASH: u8 = 4;
 const SORTED_SET: u8 = 5;
 /// Further forms, which are only read.
 const SORTED_SET_IN_TEXT: u8 = 3;
+const LIST_IN_ZIPLIST: u8 = 10;
+const SET_OF_INTEGERS: u8 = 11;
 const SORTED_SET_IN_ZIPLIST: u8 = 12;
 const HASH_IN_ZIPLIST: u8 = 13;
+const LIST_IN_ZIPLISTS: u8 = 14;
 const HASH_IN_LISTPACK: u8 = 16;
 const SORTED_SET_IN_LISTPACK: u8 = 17;
+const LIST_IN_LISTPACKS: u8 = 18;
 
 /// Bytes of a value that may be a part of the payload.
 pub(crate) type Text<'p> = Cow<'p, [u8]>;
@@ -48,6 +54,10 @@ pub(crate) enum Value<'p> {
     Hash(Vec<(Text<'p>, Text<'p>)>),
     /// Members with scores.
     SortedSet(Vec<(Text<'p>, f64)>),
+    /// Members.
+    Set(Vec<Text<'p>>),
+    /// Elements in their order.
+    List(Vec<Text<'p>>),
 }
 
 /// Returns a payload without its version and checksum, if both are valid.
@@ -97,7 +107,7 @@ pub(crate) fn dumped_string(value: &[u8]) -> Vec<u8> {
     seal(payload)
 }
 
-/// The elements of a hash or a sorted set, for its payload.
+/// The elements of a key, for its payload.
 #[derive(Debug)]
 pub(crate) struct Elements {
     kind: u8,
@@ -114,6 +124,22 @@ impl Elements {
     /// Begins the payload of a sorted set.
     pub(crate) fn of_sorted_set() -> Self {
         Self { kind: SORTED_SET, count: 0, bytes: Vec::new() }
+    }
+
+    /// Begins the payload of a set.
+    pub(crate) fn of_set() -> Self {
+        Self { kind: SET, count: 0, bytes: Vec::new() }
+    }
+
+    /// Begins the payload of a list.
+    pub(crate) fn of_list() -> Self {
+        Self { kind: LIST, count: 0, bytes: Vec::new() }
+    }
+
+    /// Adds a member of a set, or an element of a list.
+    pub(crate) fn push(&mut self, element: &[u8]) {
+        self.count += 1;
+        push_string(&mut self.bytes, element);
     }
 
     /// Adds a field of a hash.
@@ -159,6 +185,16 @@ fn checked<V>(elements: Vec<(Text<'_>, V)>) -> Option<Vec<(Text<'_>, V)>> {
     (!elements.is_empty() && are_different(&elements)).then_some(elements)
 }
 
+/// Returns names, unless there are none or two are equal.
+fn names(names: Vec<(Text<'_>, ())>) -> Option<Vec<Text<'_>>> {
+    Some(checked(names)?.into_iter().map(|(name, ())| name).collect())
+}
+
+/// Returns the elements of a list, unless there are none.
+fn in_order(elements: Vec<Text<'_>>) -> Option<Value<'_>> {
+    (!elements.is_empty()).then_some(Value::List(elements))
+}
+
 /// Combines strings to pairs.
 fn pairs(strings: Vec<Text<'_>>) -> Option<Vec<(Text<'_>, Text<'_>)>> {
     if strings.len() % 2 == 1 {
@@ -180,6 +216,14 @@ pub(crate) fn read(body: &[u8]) -> Option<Value<'_>> {
     let mut reader = Reader::new(rest, VALUE_BYTES_MAX);
     match kind {
         STRING => reader.string().map(Value::String),
+        LIST => in_order(reader.elements(|_| Some(()))?.into_iter().map(|(element, ())| element).collect()),
+        LIST_IN_ZIPLIST => in_order(reader.packed(ziplist)?),
+        LIST_IN_ZIPLISTS => in_order(reader.nodes(|reader| reader.packed(ziplist))?),
+        LIST_IN_LISTPACKS => in_order(reader.nodes(Reader::node)?),
+        SET => names(reader.elements(|_| Some(()))?).map(Value::Set),
+        SET_OF_INTEGERS => {
+            names(reader.packed(integers)?.into_iter().map(|name| (name, ())).collect()).map(Value::Set)
+        }
         HASH => checked(reader.elements(Reader::string)?).map(Value::Hash),
         SORTED_SET => checked(reader.elements(Reader::score)?).map(Value::SortedSet),
         SORTED_SET_IN_TEXT => checked(reader.elements(Reader::score_in_text)?).map(Value::SortedSet),
@@ -195,6 +239,7 @@ pub(crate) fn read(body: &[u8]) -> Option<Value<'_>> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     fn texts() -> impl Strategy<Value = Vec<u8>> {
         prop_oneof![
@@ -210,6 +255,7 @@ mod tests {
             string in texts(),
             fields in proptest::collection::btree_map(texts(), texts(), 1..10),
             scores in proptest::collection::btree_map(texts(), any::<f64>(), 1..100),
+            list in proptest::collection::vec(texts(), 1..100),
         ) {
             let payload = dumped_string(&string);
             prop_assert_eq!(read(verified(&payload).unwrap()), Some(Value::String(string.into())));
@@ -225,6 +271,15 @@ mod tests {
             prop_assert_eq!(read(verified(&hash).unwrap()), Some(Value::Hash(fields)));
             let scores = scores.into_iter().map(|(name, score)| (name.into(), score)).collect();
             prop_assert_eq!(read(verified(&set).unwrap()), Some(Value::SortedSet(scores)));
+            let names: BTreeSet<Vec<u8>> = list.iter().cloned().collect();
+            let (mut set, mut ordered) = (Elements::of_set(), Elements::of_list());
+            names.iter().for_each(|name| set.push(name));
+            list.iter().for_each(|element| ordered.push(element));
+            let (set, ordered) = (set.dumped().unwrap(), ordered.dumped().unwrap());
+            let names = names.into_iter().map(Text::from).collect();
+            prop_assert_eq!(read(verified(&set).unwrap()), Some(Value::Set(names)));
+            let list = list.into_iter().map(Text::from).collect();
+            prop_assert_eq!(read(verified(&ordered).unwrap()), Some(Value::List(list)));
         }
 
         #[test]
@@ -251,6 +306,14 @@ mod tests {
         Value::SortedSet(members.iter().map(|(name, score)| (name.as_bytes().into(), *score)).collect())
     }
 
+    fn set(names: &[&'static str]) -> Value<'static> {
+        Value::Set(names.iter().map(|name| name.as_bytes().into()).collect())
+    }
+
+    fn list(elements: &[&'static str]) -> Value<'static> {
+        Value::List(elements.iter().map(|element| element.as_bytes().into()).collect())
+    }
+
     fn bytes(text: &str) -> Vec<u8> {
         (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
     }
@@ -270,6 +333,9 @@ mod tests {
                 "1115150000000400816202dffe0281610283312e3504ff0a006c359df633d08b5d",
                 sorted_set(&[("b", -2.0), ("a", 1.5)]),
             ),
+            ("1201020f0f00000004000301010102010a01ff0a00add0efc8419b1a49", list(&["3", "1", "2", "10"])),
+            ("0b0e0200000003000000010002002c010a00e510b28e7b9529aa", set(&["1", "2", "300"])),
+            ("0202016101620a00fe642125eb033d0d", set(&["a", "b"])),
             ("040201670374776f0166c0010a0095d21544c6b41c61", hash(&[("g", "two"), ("f", "1")])),
             (
                 "05020161000000000000f83f016200000000000000c00a00333818d03a99d3d3",
@@ -288,6 +354,13 @@ mod tests {
                 "0c191900000016000000040000036f6e6505f2020374776f05f3ff",
                 sorted_set(&[("one", 1.0), ("two", 2.0)]),
             ),
+            ("0a1b1b00000016000000040000026631040276310402663204027632ff", list(&["f1", "v1", "f2", "v2"])),
+            (
+                "0e021b1b00000016000000040000026631040276310402663204027632ff0b0b0000000a000000000000ff",
+                list(&["f1", "v1", "f2", "v2"]),
+            ),
+            ("1202010161020a0a0000000100816202ff", list(&["a", "b"])),
+            ("0103016101620161", list(&["a", "b", "a"])),
             ("0302016103312e350162ff", sorted_set(&[("a", 1.5), ("b", f64::NEG_INFINITY)])),
         ] {
             assert_eq!(read(&bytes(body)), Some(value), "{body}");
@@ -310,6 +383,17 @@ mod tests {
             &[STRING, 0xc3, 1, 0x80, 0xff, 0xff, 0xff, 0xff, 0],
             &[STRING, 0xc4],
             &[15, 1],
+            &[LIST, 0],
+            &[LIST, 1],
+            &[LIST_IN_LISTPACKS, 0],
+            &[LIST_IN_LISTPACKS, 1, 3, 1, b'a'],
+            &[LIST_IN_LISTPACKS, 1, 1, 0xc4],
+            &[SET, 0],
+            &[SET, 2, 1, b'a', 1, b'a'],
+            &[SET_OF_INTEGERS, 12, 2, 0, 0, 0, 2, 0, 0, 0, 2, 0, 1, 0],
+            &[SET_OF_INTEGERS, 12, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 1, 0],
+            &[SET_OF_INTEGERS, 12, 3, 0, 0, 0, 1, 0, 0, 0, 2, 0, 1, 0],
+            &[SET_OF_INTEGERS, 8, 2, 0, 0, 0, 0, 0, 0, 0],
         ] {
             assert_eq!(read(body), None, "{body:?}");
         }

@@ -147,6 +147,24 @@ pub(super) fn ziplist<'s>(packed: &'s [u8], reader: &mut Reader<'_>) -> Option<V
     (bytes == packed.len() && tail == last && is_complete).then_some(strings)
 }
 
+/// Returns the integers of a set, in ascending order, unless they are damaged.
+pub(super) fn integers<'s>(packed: &'s [u8], reader: &mut Reader<'_>) -> Option<Vec<Text<'s>>> {
+    let (bytes, count, all) = (word(packed, 0, 4)?, word(packed, 4, 4)?, packed.get(8..)?);
+    if !matches!(bytes, 2 | 4 | 8) || count.checked_mul(bytes)? != all.len() {
+        return None;
+    }
+    let (mut strings, mut last) = (Vec::new(), None);
+    for integer in all.chunks(bytes).map(signed) {
+        if last.is_some_and(|last| last >= integer) {
+            return None;
+        }
+        last = Some(integer);
+        reader.take_element()?;
+        strings.push(number(integer));
+    }
+    Some(strings)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,6 +10,7 @@
 
 use super::Text;
 use super::lzf::decompressed;
+use super::packed::listpack;
 use std::borrow::Cow;
 
 /// Bytes that an element takes in memory besides its own.
@@ -115,6 +116,27 @@ impl<'p> Reader<'p> {
             elements.push((self.string()?, rest(self)?));
         }
         Some(elements)
+    }
+
+    /// Reads the nodes of a list after their number, each by `node`.
+    pub(super) fn nodes(&mut self, node: fn(&mut Self) -> Option<Vec<Text<'p>>>) -> Option<Vec<Text<'p>>> {
+        let mut elements = Vec::new();
+        for _ in 0..self.length()? {
+            elements.extend(node(self)?);
+        }
+        Some(elements)
+    }
+
+    /// Reads a node of a list, one element or a listpack, after the number that says which it is.
+    pub(super) fn node(&mut self) -> Option<Vec<Text<'p>>> {
+        match self.length()? {
+            1 => {
+                self.take_element()?;
+                Some(vec![self.string()?])
+            }
+            2 => self.packed(listpack),
+            _ => None,
+        }
     }
 
     /// Reads a string that contains others, which `unpack` returns.

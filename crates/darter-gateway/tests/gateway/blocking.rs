@@ -124,6 +124,11 @@ fn everything_that_adds_elements_wakes_a_client() {
         ("blpop l 0", &["rpush s a", "copy s l"], strings(&["l", "a"])),
         ("blpop l 0", &["rpush s a", "lmove s l left left"], strings(&["l", "a"])),
         ("blpop l 0", &["rpush s a", "rpoplpush s l"], strings(&["l", "a"])),
+        ("blpop l 0", &["rpush s b a", "sort s alpha store l"], strings(&["l", "a"])),
+        ("blpop l 0", &["multi", "sadd s b a", "sort s alpha store l", "exec"], strings(&["l", "a"])),
+        ("bzpopmin z 0", &["sadd s m", "zunionstore z 1 s"], strings(&["z", "m", "1"])),
+        ("bzpopmin z 0", &["zadd s 2 m", "zrangestore z s 0 -1"], strings(&["z", "m", "2"])),
+        ("bzpopmin z 0", &["multi", "sadd s m", "zunionstore z 1 s", "exec"], strings(&["z", "m", "1"])),
         ("blmove l m left left 0", &["rpush l a"], Reply::bulk("a")),
         (
             "blmpop 0 2 x l left count 5",

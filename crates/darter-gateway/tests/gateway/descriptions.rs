@@ -4,6 +4,11 @@ use crate::door::{Client, Door, Redis, Reply};
 
 /// Commands of Redis 7.0 that a gateway has.
 const NAMES: &str = "\
+    blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin lindex linsert llen lmove lmpop \
+    lpop lpos lpush lpushx lrange lrem lset ltrim rpop rpoplpush rpush rpushx sadd scard sdiff \
+    sdiffstore sinter sintercard sinterstore sismember smembers smismember smove sort sort_ro spop \
+    srandmember srem sscan sunion sunionstore zdiff zdiffstore zinter zintercard zinterstore zmpop \
+    zrangestore zunion zunionstore \
     append auth bitcount bitfield bitfield_ro bitop bitpos client command config copy dbsize decr \
     decrby del discard dump echo eval eval_ro evalsha evalsha_ro exec exists expire expireat \
     expiretime fcall fcall_ro flushall flushdb function geoadd geodist geohash geopos georadius \
@@ -88,6 +93,12 @@ fn keys_have_the_encodings_of_redis() {
         format!("zadd k{}", members(129)),
         format!("zadd k 1 {}", long(64)),
         format!("zadd k 1 {}", long(65)),
+        format!("sadd k{}", (0..512).map(|at| format!(" {at}")).collect::<String>()),
+        format!("sadd k{}", (0..513).map(|at| format!(" {at}")).collect::<String>()),
+        "sadd k 1 x".to_owned(),
+        "sadd k -9223372036854775808".to_owned(),
+        "rpush k 1".to_owned(),
+        format!("rpush k {}", long(900)),
     ] {
         for client in [&mut theirs, &mut ours] {
             client.say("del k");

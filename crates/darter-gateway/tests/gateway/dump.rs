@@ -20,7 +20,17 @@ fn text(dice: &mut Pcg64Mcg) -> Vec<u8> {
 fn value(dice: &mut Pcg64Mcg) -> (Vec<Vec<Vec<u8>>>, Vec<Vec<u8>>) {
     let (key, words) = (b"k".to_vec(), |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect());
     let count = [1, 5, 200, 1000][dice.random_range(0..4)];
-    match dice.random_range(0..3) {
+    match dice.random_range(0..5) {
+        3 => {
+            let add = (0..count).map(|_| vec![b"sadd".to_vec(), key.clone(), text(dice)]);
+            (add.collect(), words(&[b"smembers", b"k"]))
+        }
+        4 => {
+            // Over DART a list is one record.
+            let count = if index() == IndexKind::Dart { 3 } else { count };
+            let add = (0..count).map(|_| vec![b"rpush".to_vec(), key.clone(), text(dice)]);
+            (add.collect(), words(&[b"lrange", b"k", b"0", b"-1"]))
+        }
         0 => (vec![vec![b"set".to_vec(), key, text(dice)]], words(&[b"get", b"k"])),
         1 => {
             let set = (0..count).map(|_| vec![b"hset".to_vec(), key.clone(), text(dice), text(dice)]);
@@ -191,9 +201,13 @@ fn payloads_are_part_of_transactions_and_scripts() {
     let mut client = door.client();
     client.say("hset h f 1 g 2");
     client.say("zadd z 1 a 2 b");
-    let script = "for _, key in ipairs({'h', 'z'}) do redis.call('restore', 'copy of ' .. key, 0, redis.call('dump', key)) end return redis.call('hgetall', 'copy of h')";
+    client.say("sadd s a b");
+    client.ask(&["rpush", "l", &"x".repeat(2000), "b"]);
+    let script = "for _, key in ipairs({'h', 'z', 's', 'l'}) do redis.call('restore', 'copy of ' .. key, 0, redis.call('dump', key)) end return redis.call('hgetall', 'copy of h')";
     let expected = ["f", "1", "g", "2"].map(Reply::bulk).to_vec();
     assert_eq!(client.ask(&["eval", script, "0"]), Reply::Array(expected.clone()));
+    assert_eq!(client.ask(&["lindex", "copy of l", "-1"]), Reply::bulk("b"));
+    assert_eq!(client.ask(&["sismember", "copy of s", "b"]), Reply::Integer(1));
     let payload = client.say("dump h").bytes();
     client.say("multi");
     client.say("del h");

@@ -16,7 +16,7 @@ use crate::turns;
 
 /// The elements of a list that a transaction has opened.
 #[derive(Debug)]
-enum Opened {
+pub(super) enum Opened {
     /// There are none, and no head.
     Absent,
     /// The packed elements in the head.
@@ -26,7 +26,7 @@ enum Opened {
 
 /// A large list.
 #[derive(Debug)]
-struct Large {
+pub(super) struct Large {
     list: Aggregate,
     chunks: Chunks,
 }
@@ -40,10 +40,32 @@ pub(crate) struct OpenList {
 }
 
 impl OpenList {
+    /// Creates a list whose chunks were written, and whose head was not.
+    pub(super) fn new(key: &[u8], expiry: Option<u64>, form: Opened) -> Self {
+        Self { key: key.to_vec(), expiry, form }
+    }
+
+    /// Writes the head, if the list exists.
+    pub(super) fn write_head(&self, record: &mut Vec<u8>) {
+        match &self.form {
+            Opened::Absent => {}
+            Opened::Small(packed) => {
+                Head::begin_packed(record, Kind::List, self.expiry);
+                record.extend_from_slice(packed);
+            }
+            Opened::Large(large) => large.chunks.write(record, self.expiry),
+        }
+    }
+
     /// Returns whether the list exists.
     pub(crate) fn exists(&self) -> bool {
         !matches!(self.form, Opened::Absent)
     }
+}
+
+/// Returns the generation of a list that becomes large.
+fn new_list(key: &[u8]) -> Aggregate {
+    Aggregate::new(Kind::List, key, darter_fabric::random_word().to_le_bytes())
 }
 
 impl Keyspace {
@@ -66,7 +88,7 @@ impl Keyspace {
                 Opened::Large(Large { list: Aggregate::new(Kind::List, key, chunks.generation), chunks })
             }
         };
-        Ok(OpenList { key: key.to_vec(), expiry: head.and_then(|head| head.expiry), form })
+        Ok(OpenList::new(key, head.and_then(|head| head.expiry), form))
     }
 
     /// Writes the head of an open list that has changed.
@@ -75,14 +97,7 @@ impl Keyspace {
     /// The store's errors.
     pub(crate) async fn close_list(&mut self, list: OpenList) -> Result<(), Fault> {
         let mut record = Vec::new();
-        match &list.form {
-            Opened::Absent => {}
-            Opened::Small(packed) => {
-                Head::begin_packed(&mut record, Kind::List, list.expiry);
-                record.extend_from_slice(packed);
-            }
-            Opened::Large(large) => large.chunks.write(&mut record, list.expiry),
-        }
+        list.write_head(&mut record);
         place(&mut self.key, Family::Key, &list.key);
         let record = list.exists().then_some(&record[..]);
         session(&mut self.session, &self.store)?.store(&self.key, record).await
@@ -111,7 +126,7 @@ impl Keyspace {
                 End::Right => all.push_back(element),
             }
         }
-        list.form = self.form_of(&list.key, all).await?;
+        list.form = self.form_of(new_list(&list.key), all).await?;
         Ok(())
     }
 
@@ -173,7 +188,7 @@ impl Keyspace {
                 let small = std::mem::take(small);
                 let mut elements = Packed::parse(&small)?.elements()?;
                 let edited = edit.apply(&mut elements);
-                list.form = self.form_of(&list.key, elements).await?;
+                list.form = self.form_of(new_list(&list.key), elements).await?;
                 edited.is_changed
             }
             Opened::Large(large) => {
@@ -187,8 +202,12 @@ impl Keyspace {
         Ok(is_changed)
     }
 
-    /// Returns the form of a list with these elements; writes them if they do not fit into a head.
-    async fn form_of(&mut self, key: &[u8], mut elements: Elements<'_>) -> Result<Opened, Fault> {
+    /// Returns the form of a new list with these elements; writes them if they do not fit into a head.
+    pub(super) async fn form_of(
+        &mut self,
+        list: Aggregate,
+        mut elements: Elements<'_>,
+    ) -> Result<Opened, Fault> {
         if elements.is_empty() {
             return Ok(Opened::Absent);
         }
@@ -197,8 +216,8 @@ impl Keyspace {
             packed::pack(&mut bytes, elements.into_iter());
             return Ok(Opened::Small(bytes));
         }
-        let chunks = Chunks::new(darter_fabric::random_word().to_le_bytes());
-        let mut large = Large { list: Aggregate::new(Kind::List, key, chunks.generation), chunks };
+        let chunks = Chunks::new(list.generation());
+        let mut large = Large { list, chunks };
         let id = large.chunks.first.clone();
         self.write_parts(&mut large, &id, None, elements.make_contiguous()).await?;
         Ok(Opened::Large(large))

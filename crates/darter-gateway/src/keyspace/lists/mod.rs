@@ -22,10 +22,12 @@ mod packed;
 mod reading;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 pub(crate) use in_place::InPlace;
 pub(crate) use packed::{Elements, End};
 pub(crate) use reading::part;
+pub(crate) use whole::is_one_record;
 
 use super::aggregate::{Aggregate, Session};
 use super::{Family, Keyspace, Retries, place};
