@@ -61,8 +61,6 @@ impl<F: Fabric> Operation<'_, F> {
             }
             let Some(lost) = self.install(own, chunk).await? else { return Ok(false) };
             pending = [later, lost, rest].concat();
-            // New pages have their pairs in key order.
-            pending.sort_unstable();
         }
         Err(no_progress(self.shared.words.root))
     }

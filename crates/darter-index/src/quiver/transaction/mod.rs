@@ -184,6 +184,8 @@ impl<F: Fabric> Operation<'_, F> {
             };
             search::step(&mut self.client, self.shared, &mut searches, ended).await?;
         }
+        // Searches end in any order, but a new page has its pairs in key order.
+        ends.sort_unstable_by_key(|(number, _)| *number);
         Ok(ends)
     }
 

@@ -1,8 +1,9 @@
 //! Tests of commits that insert several keys of one page.
 
-use super::{OPTIONS, at_each_verb_with, dies_at_each_verb, get, put_of};
+use super::{OPTIONS, at_each_verb_with, dies_at_each_verb, get, put_of, two_processes, verify_all};
 use crate::quiver::{Quiver, QuiverOptions};
 use crate::{Access, Commit, Condition, OrderedIndex};
+use darter_fabric::block_on;
 use darter_pool::Client;
 use darter_sim::Sim;
 
@@ -64,4 +65,31 @@ fn a_client_that_dies_while_it_inserts_leaves_all_keys_or_none() {
         }
         assert!(found == 0 && !has_ended || found == 4, "{when}: {found} keys");
     });
+}
+
+/// The search for the last key ends first: the others begin at a node that is gone.
+#[test]
+fn new_keys_whose_searches_end_in_another_order_get_a_page_in_key_order() {
+    let sim = Sim::new(1, 8 << 20);
+    sim.schedule(false);
+    let (pool, quiver, other_pool, other) = two_processes(&sim);
+    let (mut client, mut others) = (pool.client().unwrap(), other_pool.client().unwrap());
+    let keys: Vec<[u8; 2]> = (0..40).map(|second| [0xa1, second * 6]).collect();
+    for key in &keys {
+        block_on(quiver.put(&mut client, key, b"old", Condition::Always)).unwrap();
+    }
+    for key in &keys {
+        assert!(block_on(get(&quiver, &mut client, key)).is_some());
+    }
+    for key in &keys {
+        block_on(other.delete(&mut others, key)).unwrap();
+    }
+    let new: [&[u8]; 3] = [b"\xa1\x11", b"\xa1\x22", b"\xaf\x01"];
+    let accesses = new.map(|key| put_of(key, None, b"new"));
+    assert_eq!(block_on(quiver.commit(&mut client, &accesses, 0)).unwrap(), Commit::Done);
+    for key in new {
+        assert_eq!(block_on(get(&other, &mut others, key)), Some(b"new".to_vec()), "{key:x?}");
+    }
+    drop((quiver, other));
+    verify_all(&sim, vec![(pool, client), (other_pool, others)], "at the end");
 }
