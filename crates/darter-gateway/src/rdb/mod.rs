@@ -273,8 +273,12 @@ mod tests {
             prop_assert_eq!(read(verified(&set).unwrap()), Some(Value::SortedSet(scores)));
             let names: BTreeSet<Vec<u8>> = list.iter().cloned().collect();
             let (mut set, mut ordered) = (Elements::of_set(), Elements::of_list());
-            names.iter().for_each(|name| set.push(name));
-            list.iter().for_each(|element| ordered.push(element));
+            for name in &names {
+                set.push(name);
+            }
+            for element in &list {
+                ordered.push(element);
+            }
             let (set, ordered) = (set.dumped().unwrap(), ordered.dumped().unwrap());
             let names = names.into_iter().map(Text::from).collect();
             prop_assert_eq!(read(verified(&set).unwrap()), Some(Value::Set(names)));
