@@ -195,6 +195,18 @@ fn in_order(elements: Vec<Text<'_>>) -> Option<Value<'_>> {
     (!elements.is_empty()).then_some(Value::List(elements))
 }
 
+/// Reads a node of a list, one element or a listpack, after the number that says which it is.
+fn node<'p>(reader: &mut Reader<'p>) -> Option<Vec<Text<'p>>> {
+    match reader.length()? {
+        1 => {
+            reader.take_element()?;
+            Some(vec![reader.string()?])
+        }
+        2 => reader.packed(listpack),
+        _ => None,
+    }
+}
+
 /// Combines strings to pairs.
 fn pairs(strings: Vec<Text<'_>>) -> Option<Vec<(Text<'_>, Text<'_>)>> {
     if strings.len() % 2 == 1 {
@@ -219,7 +231,7 @@ pub(crate) fn read(body: &[u8]) -> Option<Value<'_>> {
         LIST => in_order(reader.elements(|_| Some(()))?.into_iter().map(|(element, ())| element).collect()),
         LIST_IN_ZIPLIST => in_order(reader.packed(ziplist)?),
         LIST_IN_ZIPLISTS => in_order(reader.nodes(|reader| reader.packed(ziplist))?),
-        LIST_IN_LISTPACKS => in_order(reader.nodes(Reader::node)?),
+        LIST_IN_LISTPACKS => in_order(reader.nodes(node)?),
         SET => names(reader.elements(|_| Some(()))?).map(Value::Set),
         SET_OF_INTEGERS => {
             names(reader.packed(integers)?.into_iter().map(|name| (name, ())).collect()).map(Value::Set)
