@@ -1,5 +1,5 @@
-//! The keys of commands whose arguments say how many keys there are, and which keys a command reads
-//! as a whole.
+//! The keys of commands whose arguments say how many keys there are or where they are, and which
+//! keys a command reads as a whole.
 
 use super::number;
 use super::request::Arguments;
@@ -39,5 +39,45 @@ pub(super) fn sources(id: CommandId, args: &Arguments<'_>, first: usize) -> Rang
         Zrangestore => 2..3,
         Sdiffstore | Sinterstore | Sunionstore => 2..(args.len() - first).max(2),
         _ => count_at(id).map_or(0..0, |at| counted(args, first, at)),
+    }
+}
+
+/// Returns the key of the option `STORE` of a request that begins with argument `first`.
+fn destination_of_sort(args: &Arguments<'_>, first: usize) -> Option<usize> {
+    let (mut at, mut destination) = (first + 2, None);
+    while at + 1 < args.len() {
+        at += match &args.get(at).to_ascii_lowercase()[..] {
+            b"limit" => 3,
+            b"by" | b"get" => 2,
+            b"store" => {
+                destination = Some(at + 1 - first);
+                2
+            }
+            _ => 1,
+        };
+    }
+    destination
+}
+
+/// Returns the positions of the destinations that a `GEORADIUS` or `GEORADIUSBYMEMBER` names, whose
+/// options begin at position `first`.
+fn destinations_of_geo(args: &Arguments<'_>, first: usize) -> impl Iterator<Item = usize> {
+    // The last argument has no successor.
+    let words = args.from(first).take(args.len().saturating_sub(first + 1));
+    [&b"store"[..], b"storedist"].into_iter().filter_map(move |name| {
+        let at = words.clone().position(|word| word.eq_ignore_ascii_case(name));
+        at.map(|at| first + at + 1)
+    })
+}
+
+/// Returns the positions of the keys that follow options such as `STORE`, in a request that begins
+/// with argument `first`.
+pub(super) fn destinations(id: CommandId, args: &Arguments<'_>, first: usize) -> Vec<usize> {
+    let geo = |from| destinations_of_geo(args, first + from).map(|place| place - first).collect();
+    match id {
+        CommandId::Georadius => geo(6),
+        CommandId::Georadiusbymember => geo(5),
+        CommandId::Sort => destination_of_sort(args, first).into_iter().collect(),
+        _ => Vec::new(),
     }
 }

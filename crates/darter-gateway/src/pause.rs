@@ -40,8 +40,8 @@ impl Default for Pause {
 
 /// Returns whether a command can change keys or send messages.
 pub(super) fn is_writing(command: &Command) -> bool {
-    use CommandId::{Eval, Evalsha, Fcall, Publish, Spublish};
-    command.is("write") || matches!(command.id, Eval | Evalsha | Fcall | Publish | Spublish)
+    use CommandId::{Eval, Evalsha, Fcall, Pfcount, Publish, Spublish};
+    command.is("write") || matches!(command.id, Eval | Evalsha | Fcall | Pfcount | Publish | Spublish)
 }
 
 impl Pause {

@@ -1,7 +1,7 @@
 //! `COMMAND`: the contents of the command table, in the replies that clients expect.
 
 use super::arguments::{arguments_of, write_arguments};
-use super::key_specs::{KeySpec, destinations, key_flags};
+use super::key_specs::{KeySpec, key_flags};
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::fault::{Fault, SYNTAX};
 use crate::glob::Glob;
@@ -284,7 +284,7 @@ fn keys_at(command: &Command, keys: (i64, i64, i64), args: &Arguments<'_>) -> Ve
     if command.is("movablekeys") {
         found.extend(named_keys::sources(command.id, args, 2));
     }
-    found.extend(destinations(command.id, args, 2));
+    found.extend(named_keys::destinations(command.id, args, 2));
     found
 }
 

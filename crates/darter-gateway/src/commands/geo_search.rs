@@ -6,7 +6,6 @@ use crate::call::{Call, too_long};
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
 use crate::geo::{self, Area, Cell, Position, Shape};
 use crate::keyspace::{Draft, Kind, Retries};
-use crate::request::Arguments;
 use crate::turns;
 use std::ops::Bound;
 
@@ -21,17 +20,6 @@ pub(super) enum Form {
     Search,
     /// `GEOSEARCHSTORE`: the destination comes first.
     Store,
-}
-
-/// Returns the positions of the destinations that a `GEORADIUS` or `GEORADIUSBYMEMBER` names, whose
-/// options begin at position `first`.
-pub(super) fn destinations(args: &Arguments<'_>, first: usize) -> impl Iterator<Item = usize> {
-    // The last argument has no successor.
-    let words = args.from(first).take(args.len().saturating_sub(first + 1));
-    [&b"store"[..], b"storedist"].into_iter().filter_map(move |name| {
-        let at = words.clone().position(|word| word.eq_ignore_ascii_case(name));
-        at.map(|at| first + at + 1)
-    })
 }
 
 /// A member that was found.

@@ -1,10 +1,8 @@
 //! The key specifications of `COMMAND INFO`: where the keys of a command are among its arguments, and
 //! what it does with them, in Redis's words.
 
-use super::{geo_search, sort};
 use crate::named_keys;
 use crate::reply::Reply;
-use crate::request::Arguments;
 use crate::subcommands::Subcommand;
 use crate::table::{Command, CommandId};
 
@@ -110,18 +108,6 @@ fn notes(command: &Command) -> Option<&'static str> {
         }
         Set => Some("RW and ACCESS due to the optional `GET` argument"),
         _ => None,
-    }
-}
-
-/// Returns the positions of the keys that follow options such as `STORE`, in a request that begins
-/// with argument `first`.
-pub(super) fn destinations(id: CommandId, args: &Arguments<'_>, first: usize) -> Vec<usize> {
-    let geo = |from| geo_search::destinations(args, first + from).map(|place| place - first).collect();
-    match id {
-        CommandId::Georadius => geo(6),
-        CommandId::Georadiusbymember => geo(5),
-        CommandId::Sort => sort::destination(args, first).into_iter().collect(),
-        _ => Vec::new(),
     }
 }
 

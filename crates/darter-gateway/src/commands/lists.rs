@@ -279,6 +279,13 @@ pub(super) async fn move_element(call: &mut Call<'_>, from: End, to: End) -> Res
     {
         return Ok(done.and_then(|rotate| rotate.moved));
     }
+    if !call.shared.has_transactions {
+        // A wrong type is reported first.
+        if call.keys.list_length(source).await? == 0 {
+            return Ok(None);
+        }
+        call.keys.list_length(destination).await?;
+    }
     let mut moved = None;
     within(call, async |call| {
         moved = None;

@@ -75,8 +75,7 @@ pub(super) async fn scard(call: &mut Call<'_>) -> Result<(), Fault> {
 
 /// `SMOVE source destination member`, which is executed in a transaction.
 pub(super) async fn smove(call: &mut Call<'_>) -> Result<(), Fault> {
-    supported(call, "SMOVE")?;
-    let Call { args, keys, reply, .. } = call;
+    let Call { args, keys, reply, .. } = &mut *call;
     let (from, to, name) = (args.get(1), args.get(2), args.get(3));
     match keys.look(from, |head| head.map(|head| head.kind)).await? {
         None => {
@@ -87,14 +86,15 @@ pub(super) async fn smove(call: &mut Call<'_>) -> Result<(), Fault> {
         Some(_) => return Err(WRONG_TYPE),
     }
     let is_in_destination = is_member(keys, to, name).await?;
-    let is_moved = if from == to {
-        is_in_destination
-    } else {
-        keys.remove_members(from, &[name], true).await? == Some(1)
-    };
-    if is_moved && !is_in_destination {
-        keys.add_members(to, &[name], true).await?;
+    if from == to {
+        reply.flag(is_in_destination);
+        return Ok(());
     }
-    reply.flag(is_moved);
+    supported(call, "SMOVE")?;
+    let is_moved = call.keys.remove_members(from, &[name], true).await? == Some(1);
+    if is_moved && !is_in_destination {
+        call.keys.add_members(to, &[name], true).await?;
+    }
+    call.reply.flag(is_moved);
     Ok(())
 }

@@ -284,23 +284,6 @@ async fn sorted(
     Ok(weighted.into_iter().map(|(_, element)| element).collect())
 }
 
-/// Returns the key of the option `STORE` of a request that begins with argument `first`.
-pub(super) fn destination(args: &Arguments<'_>, first: usize) -> Option<usize> {
-    let (mut at, mut destination) = (first + 2, None);
-    while at + 1 < args.len() {
-        at += match &args.get(at).to_ascii_lowercase()[..] {
-            b"limit" => 3,
-            b"by" | b"get" => 2,
-            b"store" => {
-                destination = Some(at + 1 - first);
-                2
-            }
-            _ => 1,
-        };
-    }
-    destination
-}
-
 /// `SORT key [BY pattern] [LIMIT offset count] [GET pattern…] [ASC|DESC] [ALPHA] [STORE key]`,
 /// `SORT_RO` with the same options without `STORE`.
 pub(super) async fn sort(call: &mut Call<'_>, is_read_only: bool) -> Result<(), Fault> {

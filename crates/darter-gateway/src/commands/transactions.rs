@@ -6,12 +6,11 @@
 //! every command after it is also rejected until `EXEC` or `DISCARD`, as in an aborted transaction
 //! of Redis. Clients then report the error of `MULTI`.
 
-use super::key_specs::destinations;
 use super::{monitor, notifying, publishing};
 use crate::call::{Call, Client};
 use crate::fault::Fault;
 use crate::keyspace::Retries;
-use crate::named_keys;
+use crate::named_keys::{self, destinations};
 use crate::pause::is_writing;
 use crate::queue::{Mode, Queue};
 use crate::request::Arguments;

@@ -195,6 +195,18 @@ fn in_order(elements: Vec<Text<'_>>) -> Option<Value<'_>> {
     (!elements.is_empty()).then_some(Value::List(elements))
 }
 
+/// Reads a node of a list, one element or a listpack, after the number that says which it is.
+fn node<'p>(reader: &mut Reader<'p>) -> Option<Vec<Text<'p>>> {
+    match reader.length()? {
+        1 => {
+            reader.take_element()?;
+            Some(vec![reader.string()?])
+        }
+        2 => reader.packed(listpack),
+        _ => None,
+    }
+}
+
 /// Combines strings to pairs.
 fn pairs(strings: Vec<Text<'_>>) -> Option<Vec<(Text<'_>, Text<'_>)>> {
     if strings.len() % 2 == 1 {
@@ -219,7 +231,7 @@ pub(crate) fn read(body: &[u8]) -> Option<Value<'_>> {
         LIST => in_order(reader.elements(|_| Some(()))?.into_iter().map(|(element, ())| element).collect()),
         LIST_IN_ZIPLIST => in_order(reader.packed(ziplist)?),
         LIST_IN_ZIPLISTS => in_order(reader.nodes(|reader| reader.packed(ziplist))?),
-        LIST_IN_LISTPACKS => in_order(reader.nodes(Reader::node)?),
+        LIST_IN_LISTPACKS => in_order(reader.nodes(node)?),
         SET => names(reader.elements(|_| Some(()))?).map(Value::Set),
         SET_OF_INTEGERS => {
             names(reader.packed(integers)?.into_iter().map(|name| (name, ())).collect()).map(Value::Set)
@@ -273,8 +285,12 @@ mod tests {
             prop_assert_eq!(read(verified(&set).unwrap()), Some(Value::SortedSet(scores)));
             let names: BTreeSet<Vec<u8>> = list.iter().cloned().collect();
             let (mut set, mut ordered) = (Elements::of_set(), Elements::of_list());
-            names.iter().for_each(|name| set.push(name));
-            list.iter().for_each(|element| ordered.push(element));
+            for name in &names {
+                set.push(name);
+            }
+            for element in &list {
+                ordered.push(element);
+            }
             let (set, ordered) = (set.dumped().unwrap(), ordered.dumped().unwrap());
             let names = names.into_iter().map(Text::from).collect();
             prop_assert_eq!(read(verified(&set).unwrap()), Some(Value::Set(names)));
@@ -356,7 +372,7 @@ mod tests {
             ),
             ("0a1b1b00000016000000040000026631040276310402663204027632ff", list(&["f1", "v1", "f2", "v2"])),
             (
-                "0e021b1b00000016000000040000026631040276310402663204027632ff0b0b0000000a000000000000ff",
+                "0e021b1b00000016000000040000026631040276310402663204027632ff0b0b0000000a0000000000ff",
                 list(&["f1", "v1", "f2", "v2"]),
             ),
             ("1202010161020a0a0000000100816202ff", list(&["a", "b"])),

@@ -10,7 +10,6 @@
 
 use super::Text;
 use super::lzf::decompressed;
-use super::packed::listpack;
 use std::borrow::Cow;
 
 /// Bytes that an element takes in memory besides its own.
@@ -69,7 +68,7 @@ impl<'p> Reader<'p> {
         })
     }
 
-    fn length(&mut self) -> Option<usize> {
+    pub(super) fn length(&mut self) -> Option<usize> {
         match self.any_length()? {
             Length::Plain(length) => Some(length),
             Length::Special(_) => None,
@@ -125,18 +124,6 @@ impl<'p> Reader<'p> {
             elements.extend(node(self)?);
         }
         Some(elements)
-    }
-
-    /// Reads a node of a list, one element or a listpack, after the number that says which it is.
-    pub(super) fn node(&mut self) -> Option<Vec<Text<'p>>> {
-        match self.length()? {
-            1 => {
-                self.take_element()?;
-                Some(vec![self.string()?])
-            }
-            2 => self.packed(listpack),
-            _ => None,
-        }
     }
 
     /// Reads a string that contains others, which `unpack` returns.

@@ -75,6 +75,7 @@ fn keys_have_the_encodings_of_redis() {
     let (mut theirs, mut ours) = (Client::connect(redis.address), door.client());
     let long = |bytes| "x".repeat(bytes);
     let fields = |count| (0..count).map(|at| format!(" f{at} {at}")).collect::<Vec<_>>().concat();
+    let integers = |count| (0..count).map(|at| format!(" {at}")).collect::<Vec<_>>().concat();
     let members = |count| (0..count).map(|at| format!(" {at} m{at}")).collect::<Vec<_>>().concat();
     for request in [
         "set k 0".to_owned(),
@@ -93,8 +94,8 @@ fn keys_have_the_encodings_of_redis() {
         format!("zadd k{}", members(129)),
         format!("zadd k 1 {}", long(64)),
         format!("zadd k 1 {}", long(65)),
-        format!("sadd k{}", (0..512).map(|at| format!(" {at}")).collect::<String>()),
-        format!("sadd k{}", (0..513).map(|at| format!(" {at}")).collect::<String>()),
+        format!("sadd k{}", integers(512)),
+        format!("sadd k{}", integers(513)),
         "sadd k 1 x".to_owned(),
         "sadd k -9223372036854775808".to_owned(),
         "rpush k 1".to_owned(),
