@@ -47,7 +47,6 @@ pub(super) struct Map {
 impl Map {
     /// The map of keys in strictly ascending order.
     pub(super) fn of<'k>(keys: impl Iterator<Item = &'k [u8]> + Clone) -> Self {
-        debug_assert!(keys.clone().is_sorted_by(|a, b| a < b), "keys that are not in ascending order");
         let positions: Vec<u32> =
             keys.clone().zip(keys.skip(1)).map(|(a, b)| first_difference(a, b)).collect();
         let (Some(&base), Some(&most)) = (positions.iter().min(), positions.iter().max()) else {

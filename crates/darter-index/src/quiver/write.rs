@@ -191,6 +191,7 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// Puts a page with some pairs, in key order, in a slot with NONE.
     pub(super) async fn fill_vacancy(&mut self, pairs: &[Pair], parent: ParentSlot) -> Result<Attempt> {
+        debug_assert!(pairs.is_sorted_by(|a, b| a.key < b.key), "a page has its pairs in key order");
         let ParentSlot { node, identity, edges, at, mut copied } = parent;
         let Content::None { hi } = at.slot.content() else { return Ok(Attempt::Again) };
         let mut maker = Maker::new(self.shared, self.client.epoch());
