@@ -26,6 +26,7 @@ pub(super) fn show(call: &Call<'_>, command: &Command, args: &Arguments<'_>) {
 }
 
 /// Shows a command that a script has called.
+#[cfg(feature = "scripts")]
 pub(super) fn show_from_script(call: &Call<'_>, command: &Command) {
     show_from(call, command, &call.args, &"lua");
 }

@@ -11,6 +11,7 @@ use crate::call::{Call, Client};
 use crate::fault::Fault;
 use crate::keyspace::Retries;
 use crate::named_keys::{self, destinations};
+#[cfg(feature = "scripts")]
 use crate::pause::is_writing;
 use crate::queue::{Mode, Queue};
 use crate::request::Arguments;
