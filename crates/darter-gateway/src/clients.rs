@@ -382,7 +382,7 @@ impl Clients {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Ends the command in which a client waits, if it is one that can be ended. Returns whether it is.
+    /// Ends the command in which a client waits. Returns false if it cannot be ended.
     pub(super) fn unblock(&self, id: u64, how: Unblock) -> bool {
         let all = lock(&self.all);
         let Some((info, _)) = all.clients.get(&id) else { return false };

@@ -1,5 +1,5 @@
-//! The keys of commands whose arguments say how many keys there are or where they are, and which
-//! keys a command reads as a whole.
+//! The keys of commands whose arguments give the number or the places of the keys, and the keys that
+//! a command reads as a whole.
 
 use super::number;
 use super::request::Arguments;
@@ -15,7 +15,7 @@ fn counted(args: &Arguments<'_>, first: usize, at: usize) -> Range<usize> {
     at + 1..at + 1 + if count <= possible { count } else { 0 }
 }
 
-/// Returns the position of the argument that gives the number of the keys behind it.
+/// Returns the position of the argument that gives the number of the keys after it.
 pub(super) fn count_at(id: CommandId) -> Option<usize> {
     use CommandId::{
         Blmpop, Bzmpop, Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo, Lmpop, Sintercard, Zdiff,

@@ -142,14 +142,14 @@ pub(super) fn events_of(command: &Command, args: &Arguments<'_>, key: &[u8], exi
     if exists {
         return vec![event];
     }
-    // The removal of the last element is an event of its own; a stored result without elements, and
+    // The removal of the last element is a separate event; a stored result without elements, and
     // a key that is removed as a whole, have no other.
     let has_elements = matches!(event.0, b'h' | b'l' | b's' | b'z') && !event.1.ends_with("store");
     let removed = (b'g', "del");
     if has_elements { vec![event, removed] } else { vec![removed] }
 }
 
-/// Returns whether the changes of a command are no events.
+/// Returns whether the changes of a command cause no events.
 pub(super) fn is_silent(command: &Command) -> bool {
     matches!(command.id, CommandId::Flushall | CommandId::Flushdb) || !command.is("write")
 }

@@ -49,7 +49,7 @@ impl Pause {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a pause, or extends one that is in progress.
+    /// Begins a pause, or extends the current one.
     pub(super) fn begin(&self, paused: Paused, until: Instant) {
         let mut state = self.lock();
         *state = if state.0 != Paused::Nothing && state.1 > Instant::now() {

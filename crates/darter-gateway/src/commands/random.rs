@@ -146,7 +146,7 @@ pub(super) async fn random(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault>
     write(call, kind, has_records, repeats, drawn).await
 }
 
-/// Removes members of a set that is large, and returns those that were there.
+/// Removes members of a large set, and returns the members that were there.
 async fn take_each(call: &mut Call<'_>, set: &Aggregate, names: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, Fault> {
     call.keys.read_elements(set, names.iter().map(Vec::as_slice)).await?;
     let mut taken = Vec::with_capacity(names.len());

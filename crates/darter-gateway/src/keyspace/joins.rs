@@ -329,7 +329,7 @@ mod tests {
         let mut keys = Keyspace::new(store, Arc::default());
         keys.now = 1_800_000_000_000;
         let mut dice = Pcg64Mcg::seed_from_u64(5);
-        // Small and large, dense and sparse, and one that is absent.
+        // Small and large sets, dense and sparse ones, and an absent one.
         let sets: Vec<(Vec<u8>, Names)> = [0, 1, 5, 60, 300, 700, 3000]
             .into_iter()
             .enumerate()

@@ -136,31 +136,27 @@ fn what_takes_the_place_of_an_empty_key_takes_nothing_else() {
     assert_eq!(client.say("scan 0").array().pop(), Some(Reply::Array(Vec::new())));
 }
 
-/// An acknowledged write is only lost to a removal that came after it, or ran at the same time.
-#[test]
-fn only_a_removal_takes_fields_and_members() {
-    let store = crate::door::store("mem:128M");
-    let doors = two_doors(&store);
-    let (begun, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let lost = AtomicUsize::new(0);
+/// Writes in three clients of two gateways, while another one sends `removal` again and again, with
+/// some requests in between. `is_there` writes something that the removal removes, given the numbers
+/// of the client and of the write, and returns whether it finds it afterwards: an acknowledged
+/// write is only lost to a removal that came after it, or ran at the same time.
+pub fn write_beside_removals(
+    doors: &[Door; 2],
+    (removal, pings): (&str, usize),
+    is_there: impl Fn(&mut Client, usize, usize) -> bool + Sync,
+) {
+    let (begun, ended, lost) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..3)
             .map(|thread| {
                 let (door, begun, ended, lost) = (&doors[thread % 2], &begun, &ended, &lost);
+                let is_there = &is_there;
                 scope.spawn(move || {
                     let mut client = door.client();
                     for number in 0..1000 {
                         let before = ended.load(Ordering::SeqCst);
-                        client.say(&format!("hset h f{thread} {number}"));
-                        let value = client.say(&format!("hget h f{thread}"));
-                        client.say(&format!("zadd z {number} m{thread}"));
-                        let score = client.say(&format!("zscore z m{thread}"));
-                        let range = client.say(&format!("zrangebyscore z {number} {number}")).array();
-                        let is_there = value == Reply::bulk(&number.to_string())
-                            && score == value
-                            && range.contains(&Reply::bulk(&format!("m{thread}")));
-                        if !is_there {
-                            assert!(begun.load(Ordering::SeqCst) > before, "{value:?} {score:?} {range:?}");
+                        if !is_there(&mut client, thread, number) {
+                            assert!(begun.load(Ordering::SeqCst) > before, "{thread}:{number} is lost");
                             lost.fetch_add(1, Ordering::Relaxed);
                         }
                     }
@@ -170,22 +166,41 @@ fn only_a_removal_takes_fields_and_members() {
         let mut client = doors[1].client();
         while workers.iter().any(|worker| !worker.is_finished()) {
             begun.fetch_add(1, Ordering::SeqCst);
-            client.say("del h z");
+            client.say(removal);
             ended.fetch_add(1, Ordering::SeqCst);
-            for _ in 0..30 {
+            for _ in 0..pings {
                 client.say("ping");
             }
         }
     });
     assert!(lost.into_inner() > 0, "no removal ever met a write");
+}
+
+/// Returns the number of records in a store that are not heads of keys.
+pub fn elements_left(store: &Store) -> usize {
+    let session = store.session_in(darter::engine::KeySpace::Gateway).unwrap();
+    session.range(..).filter(|record| record.as_ref().is_ok_and(|(key, _)| key[0] != b'k')).count()
+}
+
+#[test]
+fn only_a_removal_takes_fields_and_members() {
+    let store = crate::door::store("mem:128M");
+    let doors = two_doors(&store);
+    write_beside_removals(&doors, ("del h z", 30), |client, thread, number| {
+        client.say(&format!("hset h f{thread} {number}"));
+        let value = client.say(&format!("hget h f{thread}"));
+        client.say(&format!("zadd z {number} m{thread}"));
+        let score = client.say(&format!("zscore z m{thread}"));
+        let range = client.say(&format!("zrangebyscore z {number} {number}")).array();
+        value == Reply::bulk(&number.to_string())
+            && score == value
+            && range.contains(&Reply::bulk(&format!("m{thread}")))
+    });
     let mut client = doors[0].client();
     sorted_set(&mut client, "z");
     client.say("del h z");
     // Nothing is left, except perhaps the heads of empty keys.
-    let session = store.session_in(darter::engine::KeySpace::Gateway).unwrap();
-    let elements =
-        session.range(..).filter(|record| record.as_ref().is_ok_and(|(key, _)| key[0] != b'k')).count();
-    assert_eq!(elements, 0);
+    assert_eq!(elements_left(&store), 0);
 }
 
 /// One member's scores, set repeatedly by many clients at once: the member keeps its place.

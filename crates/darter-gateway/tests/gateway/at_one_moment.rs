@@ -1,22 +1,16 @@
 //! Commands that change several keys or elements take effect at one moment: what transactions see
 //! while clients of two gateways run them, and what a killed gateway leaves.
 
-use crate::door::{Client, Door, Reply, index, request};
+use crate::door::{Client, Door, Reply, has_transactions, request};
 use crate::several_keys::{kill_amid, pool_in_a_file, two_doors};
 use crate::transactions::transact;
-use darter::IndexKind;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How often each client that changes keys does so.
-const ROUNDS: usize = 40;
-
-/// Returns whether the index has transactions.
-fn has_transactions() -> bool {
-    index() != IndexKind::Dart
-}
+const ROUNDS: usize = 60;
 
 /// Opens two gateways of a pool, if the index has transactions.
 fn transacting_doors() -> Option<[Door; 2]> {

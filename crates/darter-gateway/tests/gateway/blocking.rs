@@ -1,7 +1,6 @@
 //! Commands that wait for elements: `BLPOP` and others, within one gateway and through several.
 
-use crate::door::{Client, Door, Reply, request};
-use crate::lists::has_transactions;
+use crate::door::{Client, Door, Reply, has_transactions, request};
 use crate::peers::Pool;
 use crate::several_keys::two_doors;
 use crate::transactions::transact;

@@ -91,8 +91,8 @@ fn is_random(words: &[Vec<u8>]) -> bool {
     is(words, &["spop", "srandmember", "zrandmember", "hrandfield"]) && draws_some
 }
 
-/// Returns whether a `SORT` leaves elements in any order: those of a set that is not sorted, those with
-/// equal weights, and those that are equal up to a zero byte, where text ends for Redis.
+/// Returns whether a `SORT` leaves elements in any order: the members of a set that is not sorted, elements
+/// with equal weights, and elements that are equal up to a zero byte, which ends a text for Redis.
 fn has_ties(words: &[Vec<u8>], reply: &[Reply]) -> bool {
     let by = words.windows(2).find(|pair| pair[0].eq_ignore_ascii_case(b"by"));
     let is_alphabetic = words.contains(&b"alpha".to_vec());

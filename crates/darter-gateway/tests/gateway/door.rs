@@ -32,6 +32,11 @@ pub fn index() -> IndexKind {
     std::env::var("DARTER_TEST_INDEX").map_or_else(|_| IndexKind::default(), |name| name.parse().unwrap())
 }
 
+/// Returns whether the index has transactions.
+pub fn has_transactions() -> bool {
+    index() != IndexKind::Dart
+}
+
 /// Returns how the tests open stores.
 pub fn options() -> StoreOptions {
     Store::options().index(index())

@@ -1,20 +1,14 @@
 //! Lists, compared with a model across all sizes; and commands for keys of any type on lists.
 
-use crate::door::{Door, Reply, index, request};
+use crate::door::{Door, Reply, has_transactions, request};
 use crate::several_keys::two_doors;
 use crate::transactions::transact;
-use darter::IndexKind;
 use darter::engine::{Engine, KeySpace};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::collections::VecDeque;
 
 type Model = VecDeque<Vec<u8>>;
-
-/// Returns whether the index has transactions, which long lists need.
-pub fn has_transactions() -> bool {
-    index() != IndexKind::Dart
-}
 
 fn bulks<'e>(elements: impl IntoIterator<Item = &'e Vec<u8>>) -> Reply {
     Reply::Array(elements.into_iter().map(|element| Reply::Bulk(element.clone())).collect())

@@ -2,8 +2,8 @@
 //! do at the same time.
 
 use crate::at_one_moment::meanwhile;
-use crate::door::{Reply, request};
-use crate::lists::{has_transactions, integer};
+use crate::door::{Reply, has_transactions, request};
+use crate::lists::integer;
 use crate::several_keys::{kill_amid, pool_in_a_file, two_doors};
 use crate::transactions::transact;
 use rand::SeedableRng;

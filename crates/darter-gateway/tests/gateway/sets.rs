@@ -1,19 +1,14 @@
 //! Sets: random commands against a model, through the conversion from the small to the large form, in
 //! transactions and scripts. `sets_together.rs` has the tests of several gateways.
 
-use crate::door::{Client, Door, Reply, index};
+use crate::door::{Client, Door, Reply, has_transactions};
 use crate::transactions::transact;
-use darter::IndexKind;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub type Names = BTreeSet<Vec<u8>>;
-
-pub fn has_transactions() -> bool {
-    index() != IndexKind::Dart
-}
 
 pub fn names(reply: Reply) -> Vec<Vec<u8>> {
     reply.array().into_iter().map(Reply::bytes).collect()

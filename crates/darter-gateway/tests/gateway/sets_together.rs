@@ -1,12 +1,12 @@
 //! Sets through several gateways: no member is lost or returned twice, also when a set becomes large,
 //! when it gets another name, and when a gateway is killed.
 
-use crate::aggregates::Process;
-use crate::door::{Client, Door, Reply, request};
-use crate::sets::{Names, ask, fill, has_transactions, integer, names};
+use crate::aggregates::{Process, elements_left, write_beside_removals};
+use crate::at_one_moment::meanwhile;
+use crate::door::{Client, Door, Reply, has_transactions, request};
+use crate::sets::{Names, ask, fill, integer, names};
 use crate::several_keys::{kill_amid, pool_in_a_file, two_doors};
 use crate::transactions::transact;
-use darter::engine::{Engine, KeySpace};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use std::sync::Mutex;
@@ -128,74 +128,18 @@ fn a_set_that_becomes_large_keeps_all_that_clients_add() {
     }
 }
 
-/// An acknowledged member is only lost to a removal that came after it, or ran at the same time.
 #[test]
 fn only_a_removal_takes_members() {
     let store = crate::door::store("mem:128M");
     let doors = two_doors(&store);
-    let (begun, ended, lost) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..3)
-            .map(|thread| {
-                let (door, begun, ended, lost) = (&doors[thread % 2], &begun, &ended, &lost);
-                scope.spawn(move || {
-                    let mut client = door.client();
-                    for number in 0..1000 {
-                        let before = ended.load(Ordering::SeqCst);
-                        let name = format!("{thread}:{number:060}");
-                        client.say(&format!("sadd s {name}"));
-                        if client.say(&format!("sismember s {name}")) != Reply::Integer(1) {
-                            assert!(begun.load(Ordering::SeqCst) > before, "{name} is lost");
-                            lost.fetch_add(1, Ordering::Relaxed);
-                        }
-                    }
-                })
-            })
-            .collect();
-        let mut client = doors[1].client();
-        while workers.iter().any(|worker| !worker.is_finished()) {
-            begun.fetch_add(1, Ordering::SeqCst);
-            client.say("del s");
-            ended.fetch_add(1, Ordering::SeqCst);
-            // Long enough for the set to become large in some rounds.
-            for _ in 0..60 {
-                client.say("ping");
-            }
-        }
+    // Enough requests between removals for the set to become large in some rounds.
+    write_beside_removals(&doors, ("del s", 60), |client, thread, number| {
+        let name = format!("{thread}:{number:060}");
+        client.say(&format!("sadd s {name}"));
+        client.say(&format!("sismember s {name}")) == Reply::Integer(1)
     });
-    assert!(lost.into_inner() > 0, "no removal ever met a write");
     doors[0].client().say("del s");
-    let session = store.session_in(KeySpace::Gateway).unwrap();
-    let left =
-        session.range(..).filter(|record| record.as_ref().is_ok_and(|(key, _)| key[0] != b'k')).count();
-    assert_eq!(left, 0, "elements without a key");
-}
-
-/// Runs `change` in two clients, one at each gateway, and at the same time `check` in two others.
-fn meanwhile(
-    doors: &[Door; 2],
-    change: impl Fn(&mut Client, usize) + Sync,
-    check: impl Fn(&mut Client) + Sync,
-) {
-    const ROUNDS: usize = 60;
-    let running = AtomicUsize::new(2);
-    std::thread::scope(|scope| {
-        for (number, door) in doors.iter().enumerate() {
-            let (running, change, check) = (&running, &change, &check);
-            scope.spawn(move || {
-                let mut client = door.client();
-                (0..ROUNDS).for_each(|round| change(&mut client, 2 * round + number));
-                running.fetch_sub(1, Ordering::Release);
-            });
-            scope.spawn(move || {
-                let mut client = door.client();
-                while running.load(Ordering::Acquire) > 0 {
-                    check(&mut client);
-                }
-                check(&mut client);
-            });
-        }
-    });
+    assert_eq!(elements_left(&store), 0, "elements without a key");
 }
 
 #[test]
