@@ -303,6 +303,22 @@ fn a_transfer_takes_five_round_trips() {
     let [reads, commits] = [OpKind::MultiGet, OpKind::Transact].map(|kind| after[kind].round_trips_per_op());
     println!("{reads:.2} round trips to read, {commits:.2} to verify");
     assert!(reads + commits < 2.2, "{reads} round trips to read, {commits} to verify");
+    // A transaction of one key: to read, and to put on condition.
+    let before = session.counters();
+    for number in 0..1000_u32 {
+        let key = number.to_be_bytes();
+        session
+            .transact(|tx| {
+                assert!(tx.get(key)?.is_some());
+                tx.put(key, "new")
+            })
+            .unwrap();
+    }
+    let after = session.counters() - before;
+    let (all, commits) =
+        (after.total().round_trips as f64 / 1000.0, after[OpKind::Transact].round_trips_per_op());
+    println!("{:.2} round trips to read one key, {commits:.2} to commit", all - commits);
+    assert!(all < 3.5 && commits < 2.5, "{all} round trips, {commits} to commit");
 }
 
 /// Adjacent new keys take a few round trips for each page, not some for each key.

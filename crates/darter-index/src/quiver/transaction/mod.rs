@@ -25,7 +25,7 @@ use crate::checker::note;
 use crate::ordered::{check_key, check_order};
 use crate::radix::intent::{Intent, State, Status};
 use crate::radix::{TURNS_MAX, leaf, no_progress, search};
-use crate::{Access, Commit, IndexError, Result};
+use crate::{Access, Commit, Decision, IndexError, Result, Write};
 use darter_fabric::{Batch, Fabric, GlobalAddr, OpKind};
 use darter_pool::Client;
 use std::cmp::Reverse;
@@ -89,6 +89,9 @@ impl<F: Fabric> Quiver<F> {
     ) -> Result<Commit> {
         check_order(accesses)?;
         accesses.iter().try_for_each(|access| check_key(access.key))?;
+        if let &[Access { key, read, write: Some(write), .. }] = accesses {
+            return self.commit_one(client, key, read, write).await;
+        }
         let mut operation = Operation::begin(&self.shared, client, OpKind::Transact).await?;
         if accesses.iter().all(|access| access.write.is_none())
             && let Some(outcome) = operation.commit_reads(accesses).await?
@@ -110,6 +113,30 @@ impl<F: Fabric> Quiver<F> {
         };
         operation.settle(own).await?;
         Ok(if state == State::Committed { Commit::Done } else { Commit::Conflict })
+    }
+
+    /// Commits a transaction of one key, which needs no intent.
+    async fn commit_one(
+        &self,
+        client: &mut Client<F>,
+        key: &[u8],
+        read: Option<Option<&[u8]>>,
+        write: Write<'_>,
+    ) -> Result<Commit> {
+        let mut outcome = Commit::Done;
+        let mut decide = |now: Option<&[u8]>, new: &mut Vec<u8>| {
+            outcome = if read.is_none_or(|read| read == now) { Commit::Done } else { Commit::Conflict };
+            match (outcome, write) {
+                (Commit::Conflict, _) => Decision::Keep,
+                (Commit::Done, Write::Put(value)) => {
+                    new.extend_from_slice(value);
+                    Decision::Put
+                }
+                (Commit::Done, Write::Remove) => Decision::Remove,
+            }
+        };
+        self.modify_value(client, OpKind::Transact, key, &mut decide).await?;
+        Ok(outcome)
     }
 }
 
