@@ -291,6 +291,19 @@ pub(super) async fn within(
 /// then.
 pub(super) async fn atomically(
     call: &mut Call<'_>,
+    held: BTreeSet<Vec<u8>>,
+    body: impl AsyncFnMut(&mut Call<'_>) -> Result<Body, Fault>,
+) -> Result<(), Fault> {
+    let done = repeatedly(call, held, body).await;
+    if let Err(fault) = call.keys.release().await {
+        // The transaction has ended.
+        call.shared.note(&fault);
+    }
+    done
+}
+
+async fn repeatedly(
+    call: &mut Call<'_>,
     mut held: BTreeSet<Vec<u8>>,
     mut body: impl AsyncFnMut(&mut Call<'_>) -> Result<Body, Fault>,
 ) -> Result<(), Fault> {

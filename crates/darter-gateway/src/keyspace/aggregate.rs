@@ -53,6 +53,8 @@ pub(super) struct Session {
     pub(super) ended: Vec<Aggregate>,
     /// The keys of which it has read all elements, though their heads were not in doubt.
     pub(super) unheld: BTreeSet<Vec<u8>>,
+    /// The heads with doubts that other clients leave in place until it has ended.
+    pub(super) held: Vec<(Aggregate, Vec<u8>)>,
     /// Whether it has read records that never existed together, and must be run again.
     pub(super) is_torn: bool,
     /// The places of the chunks of lists that it has read.
@@ -66,6 +68,7 @@ impl Session {
             events: None,
             ended: Vec::new(),
             unheld: BTreeSet::new(),
+            held: Vec::new(),
             is_torn: false,
             chunks: BTreeSet::new(),
         }
@@ -94,7 +97,7 @@ impl Session {
             // Other clients cannot add to a generation that the transaction itself has begun.
             if let Some(record) = self.worker.read_by_transaction(&at)?
                 && aggregate.is_of(record)
-                && without_doubt(aggregate.key(), record)?.is_some()
+                && doubtable(aggregate.key(), &Head::parse(record)?, 0).is_some()
             {
                 self.unheld.insert(aggregate.key().to_vec());
             }
@@ -117,12 +120,12 @@ impl DerefMut for Session {
     }
 }
 
-/// Returns the elements of a key whose head is not in doubt; `None` if the head is the whole value. A
-/// list needs no doubt: each element that is added changes a chunk or the head.
-pub(super) fn without_doubt(key: &[u8], record: &[u8]) -> Result<Option<Aggregate>, Fault> {
-    let head = Head::parse(record)?;
-    let is_certain = head.kind != Kind::List && head.doubted_since().is_none();
-    Ok(Aggregate::of(key, &head).filter(|_| is_certain))
+/// Returns the elements of a key whose head needs a doubt that other clients leave in place for
+/// `held_seconds`; `None` if it has such a doubt, or if the head is the whole value. A list needs no
+/// doubt: each element that is added changes a chunk or the head.
+pub(super) fn doubtable(key: &[u8], head: &Head<'_>, held_seconds: u8) -> Option<Aggregate> {
+    let is_held = head.doubted_since().is_some() && head.held_seconds() >= held_seconds;
+    Aggregate::of(key, head).filter(|_| head.kind != Kind::List && !is_held)
 }
 
 /// Fails if an element of this name is too long to be stored with the key.

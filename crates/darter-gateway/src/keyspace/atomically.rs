@@ -4,12 +4,13 @@
 //! A transaction that has read all elements of a key must notice elements that other clients add. It
 //! therefore requires that the key's head was in doubt when it read it: a client that adds an
 //! element removes the doubt, and the commit finds that the head has changed. The first run of a
-//! transaction finds out which heads must be in doubt.
+//! transaction finds out which heads must be in doubt. If it was run several times in vain, clients
+//! that would remove the doubts wait until it has ended, for a second at most.
 //!
 //! Elements of a generation that a transaction ends are removed after its commit, so that removing
 //! a large hash takes one change.
 
-use super::aggregate::{bury, mark, without_doubt};
+use super::aggregate::{bury, doubtable, mark};
 use super::{Aggregate, Family, Head, KEY_BYTES, Keyspace, TOGETHER_MAX, session};
 use crate::fault::Fault;
 use crate::turns;
@@ -20,6 +21,11 @@ use std::sync::LazyLock;
 /// The keys of the hash function for digests, so that clients cannot construct equal digests.
 static DIGESTS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
+/// Runs of a transaction after which other clients leave its doubts in place.
+const STARVED: u16 = 4;
+/// Seconds for which they do.
+const HELD_SECONDS: u8 = 1;
+
 impl Keyspace {
     /// Begins a transaction that was run before this often, and that reads all elements of the given
     /// keys.
@@ -28,7 +34,7 @@ impl Keyspace {
     /// The store's errors.
     pub(crate) async fn begin(&mut self, attempt: u16, held: &BTreeSet<Vec<u8>>) -> Result<(), Fault> {
         for key in held {
-            self.hold(key).await?;
+            self.hold(key, if attempt < STARVED { 0 } else { HELD_SECONDS }).await?;
         }
         self.changed.clear();
         session(&mut self.session, &self.store)?.begin_transaction(attempt);
@@ -104,12 +110,27 @@ impl Keyspace {
         }
     }
 
-    /// Puts a key's head in doubt if the key has elements. If another client changes the head at the
-    /// same time, it may stay without a doubt.
-    async fn hold(&mut self, key: &[u8]) -> Result<(), Fault> {
+    /// Puts a key's head in doubt if the key has elements, and lets other clients leave the doubt in
+    /// place for some seconds. If another client changes the head at the same time, it may stay
+    /// without a doubt.
+    async fn hold(&mut self, key: &[u8], held_seconds: u8) -> Result<(), Fault> {
         let Some(record) = self.head_record(key).await? else { return Ok(()) };
-        if let Some(aggregate) = without_doubt(key, &record)? {
+        if let Some(aggregate) = doubtable(key, &Head::parse(&record)?, held_seconds) {
             let session = session(&mut self.session, &self.store)?;
+            let marked = mark(session, &aggregate, &record, self.now, held_seconds).await?;
+            session.held.extend(marked.filter(|_| held_seconds > 0).map(|record| (aggregate, record)));
+        }
+        Ok(())
+    }
+
+    /// Must be called when no further run of a transaction follows: lets the clients go on that wait
+    /// for its end.
+    ///
+    /// # Errors
+    /// The store's errors. The clients then wait for as long as the doubts say.
+    pub(crate) async fn release(&mut self) -> Result<(), Fault> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        for (aggregate, record) in std::mem::take(&mut session.held) {
             mark(session, &aggregate, &record, self.now, 0).await?;
         }
         Ok(())
@@ -157,6 +178,29 @@ mod tests {
             assert!(keys.commit().await.unwrap());
             [end - start, keys.counters().total().round_trips - end]
         })
+    }
+
+    #[test]
+    fn doubts_are_held_for_a_transaction_that_has_failed_often_until_it_ends() {
+        let store = Store::open("mem:64M").unwrap();
+        let mut keys = Keyspace::new(store, Arc::default());
+        let held = BTreeSet::from([b"hash".to_vec()]);
+        block_on(async {
+            let hash = keys.open(b"hash", Kind::Hash).await.unwrap();
+            keys.set_field(&hash, b"field", b"value", false).await.unwrap();
+            assert!(keys.confirm(&hash).await.unwrap());
+            for attempt in 0..STARVED + 2 {
+                keys.begin(attempt, &held).await.unwrap();
+                keys.roll_back();
+                let record = keys.head_record(b"hash").await.unwrap().unwrap();
+                let head = Head::parse(&record).unwrap();
+                assert!(head.doubted_since().is_some());
+                assert_eq!(head.held_seconds() > 0, attempt >= STARVED, "attempt {attempt}");
+            }
+            keys.release().await.unwrap();
+            let record = keys.head_record(b"hash").await.unwrap().unwrap();
+            assert_eq!(Head::parse(&record).unwrap().held_seconds(), 0);
+        });
     }
 
     /// `cargo test -p darter-gateway --lib few_round_trips -- --nocapture` prints the numbers.
