@@ -89,8 +89,8 @@ impl<F: Fabric> Quiver<F> {
     ) -> Result<Commit> {
         check_order(accesses)?;
         accesses.iter().try_for_each(|access| check_key(access.key))?;
-        if let &[Access { key, read, write: Some(write), .. }] = accesses {
-            return self.commit_one(client, key, read, write).await;
+        if let &[access @ Access { write: Some(write), .. }] = accesses {
+            return self.commit_one(client, access, write).await;
         }
         let mut operation = Operation::begin(&self.shared, client, OpKind::Transact).await?;
         if accesses.iter().all(|access| access.write.is_none())
@@ -119,13 +119,13 @@ impl<F: Fabric> Quiver<F> {
     async fn commit_one(
         &self,
         client: &mut Client<F>,
-        key: &[u8],
-        read: Option<Option<&[u8]>>,
+        access: Access<'_>,
         write: Write<'_>,
     ) -> Result<Commit> {
         let mut outcome = Commit::Done;
         let mut decide = |now: Option<&[u8]>, new: &mut Vec<u8>| {
-            outcome = if read.is_none_or(|read| read == now) { Commit::Done } else { Commit::Conflict };
+            let is_as_read = access.read.is_none_or(|read| read == now);
+            outcome = if is_as_read { Commit::Done } else { Commit::Conflict };
             match (outcome, write) {
                 (Commit::Conflict, _) => Decision::Keep,
                 (Commit::Done, Write::Put(value)) => {
@@ -135,7 +135,7 @@ impl<F: Fabric> Quiver<F> {
                 (Commit::Done, Write::Remove) => Decision::Remove,
             }
         };
-        self.modify_value(client, OpKind::Transact, key, &mut decide).await?;
+        self.modify_value(client, OpKind::Transact, access.key, &mut decide).await?;
         Ok(outcome)
     }
 }
