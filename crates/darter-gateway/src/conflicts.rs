@@ -138,15 +138,15 @@ impl Conflicts {
     }
 }
 
+/// Returns whether the requests of a client are executed at once, and all replies are sent.
+pub(super) fn are_executed_at_once(client: &Client) -> bool {
+    client.is_trusted && client.queue.is_none() && !client.is_listening() && client.replies == Replies::Sent
+}
+
 /// Returns the command of a request that may overlap others: it is executed at once, and all that
 /// it reads and changes belongs to the keys that the table shows.
 fn overlapping(args: &Arguments<'_>, client: &Client) -> Option<&'static Command> {
-    if args.is_empty()
-        || !client.is_trusted
-        || client.queue.is_some()
-        || client.is_listening()
-        || client.replies != Replies::Sent
-    {
+    if args.is_empty() || !are_executed_at_once(client) {
         return None;
     }
     let command = Command::named(args.get(0)).filter(|command| command.takes(args.len()))?;

@@ -37,6 +37,7 @@ mod peer;
 mod publishing;
 mod random;
 mod ranks;
+mod runs;
 mod scan;
 #[cfg(feature = "scripts")]
 mod scripting;
@@ -53,6 +54,7 @@ mod strings;
 mod transactions;
 
 pub(super) use notifying::report_expired;
+pub(super) use runs::{execute_run, run_length};
 #[cfg(feature = "scripts")]
 pub(super) use scripting::runs_scripts;
 

@@ -15,6 +15,7 @@ use crate::named_keys::{self, destinations};
 use crate::pause::is_writing;
 use crate::queue::{Mode, Queue};
 use crate::request::Arguments;
+use crate::statistics::Ending;
 use crate::table::{Command, CommandId};
 use crate::turns;
 use darter::{IndexError, TransactionError};
@@ -246,7 +247,7 @@ pub(super) async fn run_alone(call: &mut Call<'_>, command: &'static Command) ->
 }
 
 /// Returns whether a command failed because of the limits on transactions.
-fn is_too_large(fault: &Fault) -> bool {
+pub(super) fn is_too_large(fault: &Fault) -> bool {
     use TransactionError::{TooLarge, TooManyBytes};
     use darter::Error::{Index, Transaction};
     let Fault::Store(error) = fault else { return false };
@@ -330,7 +331,7 @@ async fn repeatedly(
 }
 
 /// Runs a transaction once. Returns false if another client has changed a key in between.
-async fn once(
+pub(super) async fn once(
     call: &mut Call<'_>,
     held: &BTreeSet<Vec<u8>>,
     attempt: u16,
@@ -365,25 +366,26 @@ async fn execute(call: &mut Call<'_>, queue: &Queue) -> Result<(), Fault> {
 }
 
 /// Runs a command of a transaction. An error becomes its reply, unless it ends the transaction.
-async fn run_one(command: &Command, call: &mut Call<'_>) -> Result<(), Fault> {
+/// Returns how the command ended.
+pub(super) async fn run_one(command: &Command, call: &mut Call<'_>) -> Result<Ending, Fault> {
     let position = call.reply.position();
     if command.is("write") && call.shared.waiting.is_any() {
         let keys = command.keys_at(call.args.len()).chain(destinations(command.id, &call.args, 0));
         call.keys.changed.extend(keys.map(|at| call.args.get(at).to_vec()));
     }
-    let ran = Box::pin(super::run(command.id, call)).await;
-    if ran.is_ok() {
-        notifying::report(call, command).await?;
-    }
-    if let Err(fault) = ran {
-        if ends_transaction(&fault) {
-            return Err(fault);
+    match Box::pin(super::run(command.id, call)).await {
+        Ok(()) => {
+            notifying::report(call, command).await?;
+            Ok(Ending::Done)
         }
-        call.reply.take_back(position);
-        call.reply.error(&fault.text());
-        call.shared.note(&fault);
+        Err(fault) if ends_transaction(&fault) => Err(fault),
+        Err(fault) => {
+            call.reply.take_back(position);
+            call.reply.error(&fault.text());
+            call.shared.note(&fault);
+            Ok(Ending::Failed)
+        }
     }
-    Ok(())
 }
 
 /// Runs a command that a script calls, in the transaction of the script.

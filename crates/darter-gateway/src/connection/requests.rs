@@ -22,6 +22,7 @@ use darter_fabric::wire::Outbox;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
+use std::ops::Range;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -30,6 +31,9 @@ use std::time::Instant;
 /// Most requests of a client that are parsed before the first of them runs, on a pool on this
 /// machine.
 const FORESEEN: usize = 16;
+/// Fewest requests on the same key, if others follow, that are executed as one transaction on a pool
+/// with round trips.
+const RUN_BEFORE_OTHERS: usize = 16;
 /// Replies of this length are moved, not copied.
 const MOVED_BYTES: usize = 64 << 10;
 
@@ -85,15 +89,24 @@ impl Connection {
         let mut began = clock.read_at;
         let (mut number, mut outcome) = (0, Ok(()));
         let mut conflicts = Conflicts::default();
+        // The requests before this one are not a run, or not one that can be executed.
+        let mut run_from = 0;
         while number < pipeline.len() {
-            let together = if worker.shared.has_round_trips && !worker.shared.pause.is_on() {
+            let run = if number < run_from { 0 } else { self.run_length(worker, pipeline, number) };
+            run_from = run_from.max(number + run);
+            let is_done = run > 0
+                && Box::pin(self.do_run(worker, pipeline, number..number + run, held, (clock, began))).await;
+            let together = if !is_done && worker.shared.has_round_trips && !worker.shared.pause.is_on() {
                 let (parser, arrived) = (&self.parser, self.inbox.arrived());
                 let left = (number..pipeline.len()).map(|at| pipeline.arguments(at, parser, arrived));
                 conflicts.collect(left, &self.client)
             } else {
                 0
             };
-            if together > 1 {
+            if is_done {
+                number += run;
+                began = Instant::now();
+            } else if together > 1 {
                 number += self.do_together(worker, pipeline, number, &conflicts, held, clock).await;
                 began = Instant::now();
             } else {
@@ -127,6 +140,52 @@ impl Connection {
             self.inbox.take(pipeline.end(number - 1));
         }
         outcome
+    }
+
+    /// Returns the number of requests, from one on, that are executed as one transaction.
+    fn run_length(&self, worker: &Worker, pipeline: &Pipeline, number: usize) -> usize {
+        let shared = &worker.shared;
+        if !shared.has_transactions || shared.pause.is_on() || shared.monitors.are_there() {
+            return 0;
+        }
+        let (parser, arrived) = (&self.parser, self.inbox.arrived());
+        let left = (number..pipeline.len()).map(|at| pipeline.arguments(at, parser, arrived));
+        let length = commands::run_length(left, &self.client);
+        // Where requests wait for round trips, those on other keys would wait for a short run.
+        let is_worthwhile =
+            !shared.has_round_trips || length >= RUN_BEFORE_OTHERS || number + length == pipeline.len();
+        if is_worthwhile { length } else { 0 }
+    }
+
+    /// Executes requests on the same key as one transaction. Returns false if they must be executed
+    /// one by one.
+    async fn do_run<'w>(
+        &mut self,
+        worker: &'w Worker,
+        pipeline: &Pipeline,
+        numbers: Range<usize>,
+        held: &mut Option<KeyspaceLease<'w>>,
+        (clock, began): (WallClock, Instant),
+    ) -> bool {
+        let lease = match held {
+            Some(lease) => lease,
+            None => held.insert(worker.keyspace().await),
+        };
+        lease.keys.now = clock.at(began);
+        self.client.info.is_active(began);
+        let (parser, arrived) = (&self.parser, self.inbox.arrived());
+        let requests = numbers.map(|number| pipeline.arguments(number, parser, arrived));
+        let Some(args) = requests.clone().next() else { return false };
+        let reply = Reply::new(&mut self.outbox, self.client.is_resp3);
+        let (keys, client) = (&mut lease.keys, &mut self.client);
+        let mut call = Call { args, keys, reply, client, shared: &worker.shared };
+        let Some(run) = commands::execute_run(&mut call, requests).await else { return false };
+        let each = began.elapsed() / u32::try_from(run.len()).unwrap_or(u32::MAX);
+        for (command, args, ending) in &run {
+            let began = Instant::now().checked_sub(each).unwrap_or(began);
+            worker.did(Some((command, *ending)), args, began, &self.client.info);
+        }
+        true
     }
 
     /// Executes requests at the same time, up to the last of `conflicts`, or until their replies

@@ -258,7 +258,7 @@ impl Keyspace {
     ) -> Result<V, Fault> {
         hash.check(name)?;
         let place = hash.place(Family::Field, name);
-        let _guard = self.locks.lock(&place).await;
+        let _guard = self.locks.lock(self.session.as_ref(), &place).await;
         let mut decided = None;
         let modified = session(&mut self.session, &self.store)?.update(&place, |old| {
             match decided.insert(decide(old)) {

@@ -4,6 +4,8 @@
 //!
 //! Correctness does not depend on these locks: other threads and other gateways do not use them.
 
+use super::aggregate::Session;
+use super::{Family, place};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -21,10 +23,25 @@ impl Default for KeyLocks {
 }
 
 impl KeyLocks {
-    /// Locks a record until the returned guard is dropped. A command holds one lock at a time.
-    pub(super) async fn lock(&self, place: &[u8]) -> MutexGuard<'_, ()> {
+    /// Locks a record that a command changes, until the returned guard is dropped. A command holds
+    /// one lock at a time. A change in a transaction needs none: it does not take effect yet.
+    pub(super) async fn lock(&self, session: Option<&Session>, place: &[u8]) -> Option<MutexGuard<'_, ()>> {
+        match session {
+            Some(session) if session.is_in_transaction() => None,
+            _ => Some(self.slot(place).lock().await),
+        }
+    }
+
+    /// Locks a key's head for a transaction.
+    pub(crate) async fn lock_head(&self, key: &[u8]) -> MutexGuard<'_, ()> {
+        let mut at = Vec::new();
+        place(&mut at, Family::Key, key);
+        self.slot(&at).lock().await
+    }
+
+    fn slot(&self, place: &[u8]) -> &Mutex<()> {
         let mut hasher = DefaultHasher::new();
         place.hash(&mut hasher);
-        self.0[hasher.finish() as usize % LOCKS].lock().await
+        &self.0[hasher.finish() as usize % LOCKS]
     }
 }

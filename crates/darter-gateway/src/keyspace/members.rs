@@ -108,7 +108,7 @@ impl Keyspace {
     ) -> Result<Rescored, Fault> {
         set.check(member)?;
         let place = set.place(Family::Member, member);
-        let _guard = self.locks.lock(&place).await;
+        let _guard = self.locks.lock(self.session.as_ref(), &place).await;
         let session = session(&mut self.session, &self.store)?;
         let mut retries = Retries::default();
         loop {

@@ -237,6 +237,11 @@ impl Keyspace {
         }
     }
 
+    /// Returns the locks that order the commands of this thread.
+    pub(super) fn locks(&self) -> Arc<KeyLocks> {
+        Arc::clone(&self.locks)
+    }
+
     /// Returns whether the session belongs to the store's current membership. A command begins with
     /// such a session, so that it works on one pool from its first step to its last.
     pub(super) fn is_current(&self) -> bool {
@@ -339,7 +344,7 @@ impl Keyspace {
         let mut retries = Retries::default();
         loop {
             let Self { store, session: slot, now, key: at, locks, old, .. } = self;
-            let guard = locks.lock(at).await;
+            let guard = locks.lock(slot.as_ref(), at).await;
             let (mut changed, mut before, mut is_over) = (None, 0, false);
             let session = session(slot, store)?;
             let events = session.events();

@@ -30,6 +30,7 @@ mod overlapping;
 mod page;
 mod peers;
 mod pubsub;
+mod runs;
 mod scripting;
 mod scripts_alike;
 mod sentences;

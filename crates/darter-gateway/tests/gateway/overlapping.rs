@@ -11,25 +11,25 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 /// Starts a gateway in which requests of one client overlap.
-fn overlapping(options: GatewayOptions) -> Door {
+pub fn overlapping(options: GatewayOptions) -> Door {
     let delay = Delay { pending_before: 1, pending_after: 1, ..Delay::default() };
     let memory = Delaying::new(Local::memory(128 << 20, 1).unwrap(), delay);
     Door::of(engine::create_on(&crate::door::options(), Provider::foreign(memory)).unwrap(), options)
 }
 
-fn flushing() -> GatewayOptions {
+pub fn flushing() -> GatewayOptions {
     GatewayOptions { allow_flush: true, ..GatewayOptions::default() }
 }
 
 /// Sends requests at once, and reads all replies.
-fn pipeline(client: &mut Client, requests: &[Vec<Vec<u8>>]) -> Vec<Reply> {
+pub fn pipeline(client: &mut Client, requests: &[Vec<Vec<u8>>]) -> Vec<Reply> {
     client.send(&requests.iter().flat_map(|words| request(words)).collect::<Vec<u8>>());
     requests.iter().map(|_| client.reply()).collect()
 }
 
 /// Requests on few keys, so that most depend on others, and transactions among them.
 #[test]
-fn pipelines_have_the_replies_of_requests_one_by_one() {
+pub fn pipelines_have_the_replies_of_requests_one_by_one() {
     let (theirs, ours) = (Door::open(), overlapping(flushing()));
     for seed in 1..=6 {
         let mut dice = Pcg64Mcg::seed_from_u64(seed);

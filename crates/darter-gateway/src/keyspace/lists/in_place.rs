@@ -185,7 +185,7 @@ impl Keyspace {
     ) -> Result<Changed<R>, Fault> {
         let at = list.place(Family::ListChunk, chunks.at(end));
         let Self { store, session: slot, locks, .. } = self;
-        let _guard = locks.lock(&at).await;
+        let _guard = locks.lock(slot.as_ref(), &at).await;
         let mut changed = Changed::Elsewhere;
         let update = session(slot, store)?.update(&at, |record| {
             changed = Changed::Elsewhere;
