@@ -168,7 +168,7 @@ macro_rules! for_each_command {
                     "As DEL", "over Quiver at one moment; over DART each key separately";
             }
             "hash" {
-                Hdel "hdel" -3 [write fast] (1 1 1) "2.0.0" => hashes::hdel(call).await,
+                Hdel "hdel" -3 [write fast] (1 1 1) "2.0.0" => elements::remove(call, Kind::Hash).await,
                     "Removes fields", "over Quiver at one moment; over DART each field separately, in order; a hash without fields is absent";
                 Hexists "hexists" 3 [readonly fast] (1 1 1) "2.0.0" => hashes::hexists(call).await,
                     "Returns whether a field exists", "atomic";
@@ -239,7 +239,7 @@ macro_rules! for_each_command {
                      a large set in one or more steps; takes time linear in the number of members";
                 Srandmember "srandmember" -2 [readonly] (1 1 1) "1.0.0" => random::random(call, Kind::Set).await,
                     "Returns random members, each as likely as every other", "as SMEMBERS; takes time linear in the number of members";
-                Srem "srem" -3 [write fast] (1 1 1) "1.0.0" => sets::srem(call).await,
+                Srem "srem" -3 [write fast] (1 1 1) "1.0.0" => elements::remove(call, Kind::Set).await,
                     "Removes members",
                     "over Quiver at one moment; over DART those of a large set each separately, in order; a set without members is absent";
                 Sscan "sscan" -3 [readonly] (1 1 1) "2.8.0" => elements::scan(call, Kind::Set).await,
@@ -307,7 +307,7 @@ macro_rules! for_each_command {
                     "Stores members by rank, score or name; BYSCORE, BYLEX, REV, LIMIT", "as ZUNIONSTORE";
                 Zrank "zrank" 3 [readonly fast] (1 1 1) "2.0.0" => ranks::rank(call, false).await,
                     "Returns the number of members before one", "as ZRANGE; takes time linear in the number of such members";
-                Zrem "zrem" -3 [write fast] (1 1 1) "1.2.0" => sorted_sets::zrem(call).await,
+                Zrem "zrem" -3 [write fast] (1 1 1) "1.2.0" => elements::remove(call, Kind::SortedSet).await,
                     "Removes members", "over Quiver at one moment; over DART each member separately, in order; a sorted set without members is absent";
                 Zremrangebylex "zremrangebylex" 4 [write] (1 1 1) "2.8.9" => ranks::remove(call, By::Name).await,
                     "Removes the members between two names, regardless of their scores", "as ZREMRANGEBYRANK";
