@@ -98,7 +98,10 @@ impl<'c> Parser<'_, 'c> {
         }
         let source = self.call.args.get(self.source);
         let record = self.call.keys.element_of((source, Kind::SortedSet), name).await?;
-        let score = record.as_deref().and_then(score_of_record).ok_or_else(|| Fault::said("ERR could not decode requested zset member"))?;
+        let score = record
+            .as_deref()
+            .and_then(score_of_record)
+            .ok_or_else(|| Fault::said("ERR could not decode requested zset member"))?;
         Ok(Some(Cell::with_score(score).position()))
     }
 

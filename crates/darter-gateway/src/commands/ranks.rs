@@ -312,7 +312,9 @@ pub(super) async fn store(call: &mut Call<'_>) -> Result<(), Fault> {
     let found = gather(call, call.args.get(2), part, options.window()).await?;
     let mut draft = Draft::new(Kind::SortedSet, call.args.get(1), None)?;
     for member in found {
-        if let Err(fault) = call.keys.draft_element(&mut draft, &member.name, &record_of_score(member.score)).await {
+        if let Err(fault) =
+            call.keys.draft_element(&mut draft, &member.name, &record_of_score(member.score)).await
+        {
             call.keys.discard_draft(draft).await?;
             return Err(fault);
         }

@@ -6,7 +6,9 @@ use super::ranks;
 use super::set_operations::{count_joined, limit, replace};
 use crate::call::{Call, too_long};
 use crate::fault::{Fault, SYNTAX};
-use crate::keyspace::{Draft, Join, Joined, Keyspace, Kind, Member, Retries, record_of_score, score_of_record};
+use crate::keyspace::{
+    Draft, Join, Joined, Keyspace, Kind, Member, Retries, record_of_score, score_of_record,
+};
 use crate::score;
 use crate::turns;
 

@@ -59,11 +59,19 @@ impl Aggregate {
     pub(crate) fn ranks(&self, from: Bound<f64>, to: Bound<f64>, is_reverse: bool, likely: usize) -> Ranks {
         let (mut found, told) = (VecDeque::new(), BTreeSet::new());
         if let Some(packed) = self.packed() {
-            for (score, name) in packed.by_score().into_iter().filter(|(score, _)| (from, to).contains(score)) {
+            for (score, name) in packed.by_score().into_iter().filter(|(score, _)| (from, to).contains(score))
+            {
                 let member = Member { name: name.to_vec(), score };
                 if is_reverse { found.push_front(member) } else { found.push_back(member) }
             }
-            return Ranks { set: self.clone(), range: ScanRange::all(), is_through: true, found, told, likely };
+            return Ranks {
+                set: self.clone(),
+                range: ScanRange::all(),
+                is_through: true,
+                found,
+                told,
+                likely,
+            };
         }
         // All records with a score begin with it, so the next number is after all of them.
         let place = |order: u64| self.place(Family::Score, &order.to_be_bytes());

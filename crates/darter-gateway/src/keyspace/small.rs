@@ -6,7 +6,7 @@
 use super::aggregate::{Aggregate, check_name};
 use super::order::{record_of_score, score_of_record};
 use super::packed::{Decide, Packed, Tally, order_of, push};
-use super::{Change, Draft, Head, Keyspace, Kind, Rescored, Retries};
+use super::{Change, Draft, Head, Keyspace, Kind, Rescored, Retries, check_key};
 use crate::fault::{Fault, WRONG_TYPE};
 use crate::turns;
 
@@ -82,6 +82,7 @@ impl Keyspace {
         in_parts: bool,
         decide: &mut Decide<'_>,
     ) -> Result<Option<Tally>, Fault> {
+        check_key(key)?;
         names.iter().try_for_each(|name| check_name(kind, key, name))?;
         let (order, mut retries) = (order_of(names), Retries::default());
         loop {
@@ -96,7 +97,9 @@ impl Keyspace {
             });
             let tally = match attempt.await? {
                 Attempt::Done(tally) => Some(tally),
-                Attempt::Outgrown => Box::pin(self.add_and_convert((key, kind), names, &order, decide)).await?,
+                Attempt::Outgrown => {
+                    Box::pin(self.add_and_convert((key, kind), names, &order, decide)).await?
+                }
                 Attempt::Large(_) if names.len() > 1 && !in_parts => return Ok(None),
                 Attempt::Large(aggregate) => self.add_to_large(&aggregate, names, decide).await?,
             };
@@ -204,6 +207,7 @@ impl Keyspace {
         names: &[&[u8]],
         in_parts: bool,
     ) -> Result<Option<usize>, Fault> {
+        check_key(key)?;
         names.iter().try_for_each(|name| check_name(kind, key, name))?;
         let mut sorted = names.to_vec();
         sorted.sort_unstable();
@@ -254,5 +258,87 @@ impl Keyspace {
             Attempt::Outgrown => Taken::Done(Vec::new()),
             Attempt::Large(aggregate) => Taken::Large(aggregate),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter::{Store, block_on};
+    use std::sync::Arc;
+
+    const KINDS: [Kind; 3] = [Kind::Hash, Kind::Set, Kind::SortedSet];
+
+    /// Returns the round trips of a command.
+    fn round_trips(keys: &mut Keyspace, command: impl AsyncFnOnce(&mut Keyspace)) -> u64 {
+        let before = keys.counters().total().round_trips;
+        block_on(command(keys));
+        keys.counters().total().round_trips - before
+    }
+
+    async fn add(keys: &mut Keyspace, key: (&[u8], Kind), names: &[&[u8]]) {
+        let mut set = |_: usize, _: Option<&[u8]>, new: &mut Vec<u8>| {
+            match key.1 {
+                Kind::Hash => new.extend_from_slice(b"value"),
+                Kind::SortedSet => {
+                    new.extend_from_slice(&record_of_score(f64::from(darter_fabric::random_word() as u8)))
+                }
+                _ => {}
+            }
+            Ok(true)
+        };
+        keys.add_elements(key, names, true, &mut set).await.unwrap();
+    }
+
+    async fn read_all(keys: &mut Keyspace, (key, kind): (&[u8], Kind)) {
+        let found = keys.find(key, kind).await.unwrap().unwrap();
+        keys.walk_elements(&mut found.elements(), usize::MAX, |_, _| {}).await.unwrap();
+        assert!(keys.stands(&found).await.unwrap());
+    }
+
+    /// `cargo test -p darter-gateway --lib round_trips_of_one_record -- --nocapture` prints the numbers.
+    #[test]
+    fn small_keys_take_the_round_trips_of_one_record() {
+        let store = Store::options().direct(false).open("mem:64M").unwrap();
+        let mut keys = Keyspace::new(store, Arc::default());
+        block_on(keys.set(b"string", b"value", None)).unwrap();
+        let get = round_trips(&mut keys, async |keys| {
+            assert!(keys.look(b"string", |head| head.is_some()).await.unwrap())
+        });
+        let append = round_trips(&mut keys, async |keys| {
+            let append = |head: Option<Head<'_>>, new: &mut Vec<u8>| {
+                head.unwrap().rewrite(new, None);
+                new.extend_from_slice(b"more");
+                Ok(Change::Put(()))
+            };
+            keys.change(b"string", append).await.unwrap();
+        });
+        println!("read {get}, change {append}");
+        for kind in KINDS {
+            let counted = [false, true].map(|is_large| {
+                let name = [b"small", b"large"][usize::from(is_large)];
+                let key = (&name[..], kind);
+                if is_large {
+                    block_on(keys.open(key.0, kind)).unwrap();
+                }
+                block_on(add(&mut keys, key, &[b"one", b"two", b"three"]));
+                let counts = [
+                    round_trips(&mut keys, async |keys| {
+                        assert!(keys.element_of(key, b"one").await.unwrap().is_some())
+                    }),
+                    round_trips(&mut keys, async |keys| read_all(keys, key).await),
+                    round_trips(&mut keys, async |keys| add(keys, key, &[b"new"]).await),
+                    round_trips(&mut keys, async |keys| add(keys, key, &[b"one"]).await),
+                    round_trips(&mut keys, async |keys| add(keys, key, &[b"two", b"four", b"five"]).await),
+                    round_trips(&mut keys, async |keys| {
+                        drop(keys.remove_elements(key, &[b"one"], true).await.unwrap())
+                    }),
+                ];
+                assert!(block_on(keys.remove(key.0)).unwrap());
+                counts
+            });
+            println!("{kind:?}, small and large: one, all, add, change, add three, remove: {counted:?}");
+            assert_eq!(counted[0], [get, get, append, append, append, append]);
+        }
     }
 }

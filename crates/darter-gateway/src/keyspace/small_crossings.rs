@@ -102,7 +102,7 @@ async fn is_large(keys: &mut Keyspace, (key, kind): (&[u8], Kind)) -> bool {
     keys.find(key, kind).await.unwrap().is_some_and(|found| found.packed().is_none())
 }
 
-/// Runs two commands on a key of each type that one of them makes large, in both orders.
+/// Interrupts a command on a key of each type by another one; one of them makes the key large.
 fn interrupt_each<A, B>(
     one: impl AsyncFn(&mut Keyspace, (&[u8], Kind)) -> A,
     other: impl AsyncFn(&mut Keyspace, (&[u8], Kind)) -> B,
@@ -112,10 +112,7 @@ fn interrupt_each<A, B>(
         let prepare = async |keys: &mut Keyspace, key: &[u8]| prepare(keys, (key, kind)).await;
         let one = async |keys: &mut Keyspace, key: &[u8]| one(keys, (key, kind)).await;
         let other = async |keys: &mut Keyspace, key: &[u8]| other(keys, (key, kind)).await;
-        interrupt(prepare, &one, &other, async |keys: &mut Keyspace, key: &[u8], a, b| {
-            judge(keys, (key, kind), a, b).await;
-        });
-        interrupt(prepare, &other, &one, async |keys: &mut Keyspace, key: &[u8], b, a| {
+        interrupt(prepare, one, other, async |keys: &mut Keyspace, key: &[u8], a, b| {
             judge(keys, (key, kind), a, b).await;
         });
     }
@@ -125,11 +122,15 @@ fn interrupt_each<A, B>(
 fn an_element_added_while_a_key_becomes_large_is_kept() {
     let one = |kind| elements(kind, std::iter::once(("one".to_owned(), 1)));
     let add_one = async |keys: &mut Keyspace, key: (&[u8], Kind)| add(keys, key, &one(key.1)).await;
-    interrupt_each(convert, add_one, async |keys: &mut Keyspace, key: (&[u8], Kind), converted, added| {
+    let judge = async |keys: &mut Keyspace, key: (&[u8], Kind), converted, added| {
         assert_eq!((converted, added), (3, 1));
         assert!(is_large(keys, key).await);
         assert_eq!(all(keys, key).await, union(union(old(key.1), new(key.1)), one(key.1)));
         remove_all(keys, key.0).await;
+    };
+    interrupt_each(convert, add_one, judge);
+    interrupt_each(add_one, convert, async |keys: &mut Keyspace, key: (&[u8], Kind), added, converted| {
+        judge(keys, key, converted, added).await;
     });
 }
 
@@ -156,9 +157,13 @@ fn two_clients_that_make_a_key_large_add_each_element_once() {
 fn an_element_removed_while_a_key_becomes_large_is_gone() {
     let some = |kind| old(kind).into_iter().take(2).collect::<Elements>();
     let remove = async |keys: &mut Keyspace, key: (&[u8], Kind)| remove(keys, key, &some(key.1)).await;
-    interrupt_each(convert, remove, async |keys: &mut Keyspace, key: (&[u8], Kind), converted, removed| {
+    let judge = async |keys: &mut Keyspace, key: (&[u8], Kind), converted, removed| {
         assert_eq!((converted, removed), (3, 2));
         assert_eq!(all(keys, key).await, union(difference(old(key.1), &some(key.1)), new(key.1)));
+    };
+    interrupt_each(convert, remove, judge);
+    interrupt_each(remove, convert, async |keys: &mut Keyspace, key: (&[u8], Kind), removed, converted| {
+        judge(keys, key, converted, removed).await;
     });
 }
 
