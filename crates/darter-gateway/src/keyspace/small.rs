@@ -301,19 +301,10 @@ mod tests {
     fn small_keys_take_the_round_trips_of_one_record() {
         let store = Store::options().direct(false).open("mem:64M").unwrap();
         let mut keys = Keyspace::new(store, Arc::default());
-        block_on(keys.set(b"string", b"value", None)).unwrap();
-        let get = round_trips(&mut keys, async |keys| {
-            assert!(keys.look(b"string", |head| head.is_some()).await.unwrap())
-        });
-        let append = round_trips(&mut keys, async |keys| {
-            let append = |head: Option<Head<'_>>, new: &mut Vec<u8>| {
-                head.unwrap().rewrite(new, None);
-                new.extend_from_slice(b"more");
-                Ok(Change::Put(()))
-            };
-            keys.change(b"string", append).await.unwrap();
-        });
-        println!("read {get}, change {append}");
+        // What a client reads for the first time is not in its cache.
+        for _ in 0..2 {
+            block_on(keys.set(b"string", b"value", None)).unwrap();
+        }
         for kind in KINDS {
             let counted = [false, true].map(|is_large| {
                 let name = [b"small", b"large"][usize::from(is_large)];
@@ -324,21 +315,24 @@ mod tests {
                 block_on(add(&mut keys, key, &[b"one", b"two", b"three"]));
                 let counts = [
                     round_trips(&mut keys, async |keys| {
-                        assert!(keys.element_of(key, b"one").await.unwrap().is_some())
+                        assert!(keys.element_of(key, b"one").await.unwrap().is_some());
                     }),
                     round_trips(&mut keys, async |keys| read_all(keys, key).await),
                     round_trips(&mut keys, async |keys| add(keys, key, &[b"new"]).await),
                     round_trips(&mut keys, async |keys| add(keys, key, &[b"one"]).await),
                     round_trips(&mut keys, async |keys| add(keys, key, &[b"two", b"four", b"five"]).await),
                     round_trips(&mut keys, async |keys| {
-                        drop(keys.remove_elements(key, &[b"one"], true).await.unwrap())
+                        assert_eq!(keys.remove_elements(key, &[b"one"], true).await.unwrap(), Some(1));
                     }),
                 ];
                 assert!(block_on(keys.remove(key.0)).unwrap());
                 counts
             });
             println!("{kind:?}, small and large: one, all, add, change, add three, remove: {counted:?}");
-            assert_eq!(counted[0], [get, get, append, append, append, append]);
+            let [one, all, changes @ ..] = counted[0];
+            assert_eq!((one, all), (1, 1));
+            // A put of one record takes as many.
+            assert!(changes.iter().all(|count| *count <= 3), "{changes:?}");
         }
     }
 }
