@@ -39,7 +39,7 @@ fn union(one: Elements, other: Elements) -> Elements {
     one.into_iter().chain(other).collect()
 }
 
-/// Returns the elements of one that are not in the other.
+/// Removes the elements of `other` from `one`.
 fn difference(mut one: Elements, other: &Elements) -> Elements {
     one.retain(|name, _| !other.contains_key(name));
     one
