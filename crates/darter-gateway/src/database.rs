@@ -327,7 +327,7 @@ mod tests {
         // A hash without fields counts as absent.
         assert_eq!(database.get(b"h").unwrap(), None);
         let keys = database.now();
-        block_on(keys.set_field(&hash, b"f", b"v", false)).unwrap();
+        block_on(keys.set_field(&hash, b"f", b"v")).unwrap();
         assert!(block_on(keys.confirm(&hash)).unwrap());
         let error = database.get(b"h").unwrap_err();
         assert_eq!(error.to_string(), "holds a hash, not a string; read it through a gateway, with HGETALL");

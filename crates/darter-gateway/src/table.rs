@@ -168,23 +168,27 @@ macro_rules! for_each_command {
                     "As DEL", "over Quiver at one moment; over DART each key separately";
             }
             "hash" {
-                Hdel "hdel" -3 [write fast] (1 1 1) "2.0.0" => hashes::hdel(call).await,
-                    "Removes fields", "over Quiver at one moment; over DART each field separately, in order; a hash without fields is absent";
+                Hdel "hdel" -3 [write fast] (1 1 1) "2.0.0" => elements::remove(call, Kind::Hash).await,
+                    "Removes fields",
+                    "over Quiver at one moment; over DART those of a large hash each separately, in order; a hash without fields is absent";
                 Hexists "hexists" 3 [readonly fast] (1 1 1) "2.0.0" => hashes::hexists(call).await,
                     "Returns whether a field exists", "atomic";
                 Hget "hget" 3 [readonly fast] (1 1 1) "2.0.0" => hashes::hget(call).await,
                     "Returns the value of a field", "atomic";
                 Hgetall "hgetall" 2 [readonly] (1 1 1) "2.0.0" => elements::all(call, Kind::Hash, true, true).await,
                     "Returns all fields and values, in the order of the fields",
-                    "each field separately: other clients may change one between two reads; a hash that is removed is returned whole or not at all";
+                    "atomic for a small hash; each field of a large one separately: other clients may change one between two reads; a hash that is \
+                     removed is returned whole or not at all";
                 Hincrby "hincrby" 4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hincrby(call).await,
-                    "Adds to a field that is a number", "atomic; while a DEL of its key runs, the change may be seen before the DEL and again after it";
+                    "Adds to a field that is a number",
+                    "atomic; while a DEL of its key runs, the change of a large hash may be seen before the DEL and again after it";
                 Hincrbyfloat "hincrbyfloat" 4 [write denyoom fast] (1 1 1) "2.6.0" => hashes::hincrbyfloat(call).await,
                     "Adds to a field that is a decimal number, in 64 bits of precision", "as HINCRBY";
                 Hkeys "hkeys" 2 [readonly] (1 1 1) "2.0.0" => elements::all(call, Kind::Hash, true, false).await,
                     "Returns all fields, in order", "as HGETALL";
                 Hlen "hlen" 2 [readonly fast] (1 1 1) "2.0.0" => hashes::hlen(call).await,
-                    "Counts the fields", "fields that exist throughout are counted once; takes time linear in the number of fields";
+                    "Counts the fields",
+                    "atomic for a small hash; of a large one, fields that exist throughout are counted once, in time linear in their number";
                 Hmget "hmget" -3 [readonly fast] (1 1 1) "2.0.0" => hashes::hmget(call).await,
                     "Returns the values of several fields", "as HGETALL";
                 Hmset "hmset" -4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hmset(call).await,
@@ -193,11 +197,12 @@ macro_rules! for_each_command {
                     "Returns random fields, each as likely as every other; WITHVALUES", "as HGETALL; takes time linear in the number of fields";
                 Hscan "hscan" -3 [readonly] (1 1 1) "2.8.0" => elements::scan(call, Kind::Hash).await,
                     "Returns fields and values step by step, in the order of the fields; MATCH, COUNT, NOVALUES",
-                    "fields that exist throughout are returned once; a cursor is valid at every gateway, for at least half an hour; an unknown cursor starts over";
+                    "fields that exist throughout are returned once; a small hash is returned at once; a cursor is valid at every gateway, for at least \
+                     half an hour; an unknown cursor starts over";
                 Hset "hset" -4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hset(call).await,
                     "Sets fields to values",
-                    "over Quiver several fields at one moment; over DART each separately, in order; while a DEL of its key runs, a change may be seen \
-                     before the DEL and again after it";
+                    "over Quiver several fields at one moment; over DART those of a large hash each separately, in order; while a DEL of its key runs, a \
+                     change of a large hash may be seen before the DEL and again after it";
                 Hsetnx "hsetnx" 4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hsetnx(call).await,
                     "Sets a field to a value if it is absent", "as HINCRBY";
                 Hstrlen "hstrlen" 3 [readonly fast] (1 1 1) "3.2.0" => hashes::hstrlen(call).await,
@@ -239,7 +244,7 @@ macro_rules! for_each_command {
                      a large set in one or more steps; takes time linear in the number of members";
                 Srandmember "srandmember" -2 [readonly] (1 1 1) "1.0.0" => random::random(call, Kind::Set).await,
                     "Returns random members, each as likely as every other", "as SMEMBERS; takes time linear in the number of members";
-                Srem "srem" -3 [write fast] (1 1 1) "1.0.0" => sets::srem(call).await,
+                Srem "srem" -3 [write fast] (1 1 1) "1.0.0" => elements::remove(call, Kind::Set).await,
                     "Removes members",
                     "over Quiver at one moment; over DART those of a large set each separately, in order; a set without members is absent";
                 Sscan "sscan" -3 [readonly] (1 1 1) "2.8.0" => elements::scan(call, Kind::Set).await,
@@ -262,10 +267,11 @@ macro_rules! for_each_command {
                     "Removes and returns the member with the lowest score of the first sorted set that has any; waits for one", "as ZPOPMIN and BLPOP";
                 Zadd "zadd" -4 [write denyoom fast] (1 1 1) "1.2.0" => sorted_sets::zadd(call).await,
                     "Sets the scores of members; NX, XX, GT, LT, CH, INCR",
-                    "over Quiver several members at one moment; over DART each separately, in order; while a DEL of its key runs, a change may be seen \
-                     before the DEL and again after it";
+                    "over Quiver several members at one moment; over DART those of a large sorted set each separately, in order; while a DEL of its key \
+                     runs, a change of a large sorted set may be seen before the DEL and again after it";
                 Zcard "zcard" 2 [readonly fast] (1 1 1) "1.2.0" => sorted_sets::zcard(call).await,
-                    "Counts the members", "members that exist throughout are counted once; takes time linear in the number of members";
+                    "Counts the members",
+                    "atomic for a small sorted set; of a large one, members that exist throughout are counted once, in time linear in their number";
                 Zcount "zcount" 4 [readonly fast] (1 1 1) "2.0.0" => ranks::count(call, By::Score).await,
                     "Counts the members with scores between two bounds", "as ZRANGE; takes time linear in the number of such members";
                 Zdiff "zdiff" -3 [readonly movablekeys] (0 0 0) "6.2.0" => sorted_set_operations::combine(call, Join::Difference).await,
@@ -286,19 +292,21 @@ macro_rules! for_each_command {
                 Zmpop "zmpop" -4 [write movablekeys] (0 0 0) "7.0.0" => sorted_sets::zmpop(call).await,
                     "Removes and returns the members with the lowest or the highest scores of the first sorted set that has any; COUNT", "as ZPOPMIN";
                 Zmscore "zmscore" -3 [readonly fast] (1 1 1) "6.2.0" => sorted_sets::zmscore(call).await,
-                    "Returns the scores of several members", "each member separately: other clients may change one between two reads";
+                    "Returns the scores of several members",
+                    "atomic for a small sorted set; each member of a large one separately: other clients may change one between two reads";
                 Zpopmax "zpopmax" -2 [write fast] (1 1 1) "5.0.0" => sorted_sets::pop(call, true).await,
                     "Removes and returns the members with the highest scores", "as ZPOPMIN";
                 Zpopmin "zpopmin" -2 [write fast] (1 1 1) "5.0.0" => sorted_sets::pop(call, false).await,
                     "Removes and returns the members with the lowest scores",
-                    "each member separately, and no other client gets it; a lower one may be added at the same time";
+                    "atomic for a small sorted set; each member of a large one separately, and no other client gets it; a lower one may be added at the same time";
                 Zrandmember "zrandmember" -2 [readonly] (1 1 1) "6.2.0" => random::random(call, Kind::SortedSet).await,
                     "Returns random members, each as likely as every other; WITHSCORES",
-                    "each member separately; takes time linear in the number of members";
+                    "atomic for a small sorted set; each member of a large one separately, in time linear in their number";
                 Zrange "zrange" -4 [readonly] (1 1 1) "1.2.0" => ranks::range(call, None, None).await,
                     "Returns members by rank, score or name, in order; BYSCORE, BYLEX, REV, LIMIT, WITHSCORES",
-                    "members that exist throughout with one score are returned once, in order; a member whose score changes is returned once or not; \
-                     a set that is removed is returned whole or not at all; takes time linear in the number of members up to the last";
+                    "atomic for a small sorted set; of a large one, members that exist throughout with one score are returned once, in order; a member \
+                     whose score changes is returned once or not; a set that is removed is returned whole or not at all; takes time linear in the \
+                     number of members up to the last";
                 Zrangebylex "zrangebylex" -4 [readonly] (1 1 1) "2.8.9" => ranks::range(call, Some(By::Name), Some(false)).await,
                     "Returns the members between two names, regardless of their scores; LIMIT", "members that exist throughout are returned once, in order";
                 Zrangebyscore "zrangebyscore" -4 [readonly] (1 1 1) "1.0.5" => ranks::range(call, Some(By::Score), Some(false)).await,
@@ -307,16 +315,19 @@ macro_rules! for_each_command {
                     "Stores members by rank, score or name; BYSCORE, BYLEX, REV, LIMIT", "as ZUNIONSTORE";
                 Zrank "zrank" 3 [readonly fast] (1 1 1) "2.0.0" => ranks::rank(call, false).await,
                     "Returns the number of members before one", "as ZRANGE; takes time linear in the number of such members";
-                Zrem "zrem" -3 [write fast] (1 1 1) "1.2.0" => sorted_sets::zrem(call).await,
-                    "Removes members", "over Quiver at one moment; over DART each member separately, in order; a sorted set without members is absent";
+                Zrem "zrem" -3 [write fast] (1 1 1) "1.2.0" => elements::remove(call, Kind::SortedSet).await,
+                    "Removes members",
+                    "over Quiver at one moment; over DART those of a large sorted set each separately, in order; a sorted set without members is absent";
                 Zremrangebylex "zremrangebylex" 4 [write] (1 1 1) "2.8.9" => ranks::remove(call, By::Name).await,
                     "Removes the members between two names, regardless of their scores", "as ZREMRANGEBYRANK";
                 Zremrangebyrank "zremrangebyrank" 4 [write] (1 1 1) "2.0.0" => ranks::remove(call, By::Rank).await,
                     "Removes the members from one rank to another",
-                    "each member separately: the members that ZRANGE would return are removed; other clients may see some removed and some not";
+                    "atomic for a small sorted set; each member of a large one separately: the members that ZRANGE would return are removed; other clients \
+                     may see some removed and some not";
                 Zremrangebyscore "zremrangebyscore" 4 [write] (1 1 1) "1.2.0" => ranks::remove(call, By::Score).await,
                     "Removes the members with scores between two bounds",
-                    "each member separately, and none whose score is out of bounds by then; other clients may see some removed and some not";
+                    "atomic for a small sorted set; each member of a large one separately, and none whose score is out of bounds by then; other clients may \
+                     see some removed and some not";
                 Zrevrange "zrevrange" -4 [readonly] (1 1 1) "1.2.0" => ranks::range(call, Some(By::Rank), Some(true)).await,
                     "Returns members by rank from the highest; WITHSCORES", "as ZRANGE";
                 Zrevrangebylex "zrevrangebylex" -4 [readonly] (1 1 1) "2.8.9" => ranks::range(call, Some(By::Name), Some(true)).await,
@@ -327,7 +338,8 @@ macro_rules! for_each_command {
                     "Returns the number of members after one", "as ZRANK";
                 Zscan "zscan" -3 [readonly] (1 1 1) "2.8.0" => elements::scan(call, Kind::SortedSet).await,
                     "Returns members and scores step by step, in the order of the members; MATCH, COUNT",
-                    "members that exist throughout are returned once; a cursor is valid at every gateway, for at least half an hour; an unknown cursor starts over";
+                    "members that exist throughout are returned once; a small sorted set is returned at once; a cursor is valid at every gateway, for at \
+                     least half an hour; an unknown cursor starts over";
                 Zscore "zscore" 3 [readonly fast] (1 1 1) "1.2.0" => sorted_sets::zscore(call).await,
                     "Returns the score of a member", "atomic";
                 Zunion "zunion" -3 [readonly movablekeys] (0 0 0) "6.2.0" => sorted_set_operations::combine(call, Join::Union).await,
@@ -351,7 +363,7 @@ macro_rules! for_each_command {
                 Geoadd "geoadd" -5 [write denyoom] (1 1 1) "3.2.0" => boxed(move || geo::geoadd(call)).await,
                     "Sets the positions of members; NX, XX, CH", "as ZADD";
                 Geodist "geodist" -4 [readonly] (1 1 1) "3.2.0" => boxed(move || geo::geodist(call)).await,
-                    "Returns the distance of two members; M, KM, FT, MI", "each member separately: other clients may change one between two reads";
+                    "Returns the distance of two members; M, KM, FT, MI", "as ZMSCORE";
                 Geohash "geohash" -2 [readonly] (1 1 1) "3.2.0" => boxed(move || geo::geohash(call)).await,
                     "Returns the positions of members as geohashes of 11 characters", "as GEODIST";
                 Geopos "geopos" -2 [readonly] (1 1 1) "3.2.0" => boxed(move || geo::geopos(call)).await,

@@ -8,7 +8,7 @@ use crate::call::Call;
 use crate::clients::Unblock;
 use crate::extended::Extended;
 use crate::fault::Fault;
-use crate::keyspace::{End, Kind};
+use crate::keyspace::End;
 use crate::turns;
 use crate::waiting::Waiter;
 use std::time::{Duration, Instant};
@@ -168,9 +168,8 @@ pub(super) async fn zpop(call: &mut Call<'_>, is_reverse: bool) -> Result<(), Fa
     let timeout = timeout(args.get(args.len() - 1))?;
     let keys = args.from(1).take(args.len() - 2);
     for key in keys.clone().filter(|key| may_try(call, key)).collect::<Vec<_>>() {
-        let popped = match call.keys.find(key, Kind::SortedSet).await {
-            Ok(Some(set)) => take(call.keys, &set, 1, is_reverse).await?,
-            Ok(None) => Vec::new(),
+        let popped = match take(call.keys, key, 1, is_reverse).await {
+            Ok(popped) => popped,
             Err(fault) => still(call, fault).map(|()| Vec::new())?,
         };
         if let Some(member) = popped.first() {
@@ -193,9 +192,8 @@ pub(super) async fn bzmpop(call: &mut Call<'_>) -> Result<(), Fault> {
     let (is_reverse, wanted) = parse_taking(call, count.saturating_add(3))?;
     let keys = args.from(3).take(count);
     for key in keys.clone().filter(|key| may_try(call, key)).collect::<Vec<_>>() {
-        let popped = match call.keys.find(key, Kind::SortedSet).await {
-            Ok(Some(set)) => take(call.keys, &set, wanted, is_reverse).await?,
-            Ok(None) => Vec::new(),
+        let popped = match take(call.keys, key, wanted, is_reverse).await {
+            Ok(popped) => popped,
             Err(fault) => still(call, fault).map(|()| Vec::new())?,
         };
         if !popped.is_empty() {

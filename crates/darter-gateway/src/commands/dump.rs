@@ -4,7 +4,9 @@ use super::strings::check_length;
 use super::{list_reads, lists};
 use crate::call::{Call, too_long};
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
-use crate::keyspace::{Aggregate, Change, Draft, Head, Keyspace, Kind, Retries, Walked, score_of_record};
+use crate::keyspace::{
+    Aggregate, Change, Draft, Head, Keyspace, Kind, Retries, Walked, record_of_score, score_of_record,
+};
 use crate::number;
 use crate::rdb::{self, Value};
 use crate::turns;
@@ -133,22 +135,21 @@ async fn write(keys: &mut Keyspace, draft: &mut Draft, value: Value<'_>) -> Resu
     match value {
         // They are not drafts.
         Value::String(_) | Value::List(_) => {}
-        Value::Set(mut names) => {
-            names.sort_unstable();
+        Value::Set(names) => {
             for name in names {
-                keys.draft_member(draft, &name).await?;
+                keys.draft_element(draft, &name, b"").await?;
                 turns::copied(name.len()).await;
             }
         }
         Value::Hash(fields) => {
             for (name, value) in fields {
-                keys.draft_field(draft, &name, &value).await?;
+                keys.draft_element(draft, &name, &value).await?;
                 turns::copied(value.len()).await;
             }
         }
         Value::SortedSet(members) => {
             for (name, score) in members {
-                keys.draft_score(draft, &name, score).await?;
+                keys.draft_element(draft, &name, &record_of_score(score)).await?;
                 turns::worked().await;
             }
         }

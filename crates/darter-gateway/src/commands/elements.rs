@@ -1,14 +1,16 @@
-//! Code shared by the commands on hashes, sorted sets and sets: access to several elements or to all
-//! of them, their number, and scans.
+//! Code shared by the commands on hashes, sorted sets and sets: changes of elements, access to several
+//! or to all of them, their number, and scans.
 
 use super::scan::{SCANNED_BYTES, Steps};
+use super::transactions::{Body, atomically};
 use crate::call::{Call, too_long};
 use crate::fault::Fault;
 use crate::glob::Matching;
-use crate::keyspace::{Kind, Retries, Walked, score_of_record};
+use crate::keyspace::{Kind, Retries, Tally, Walked, score_of_record};
 use crate::reply::Reply;
 use crate::score;
 use crate::turns;
+use std::collections::BTreeSet;
 
 /// Elements examined between two checks of the bytes found.
 const SCANNED: usize = 128;
@@ -34,6 +36,50 @@ impl AsRef<[u8]> for Element {
     fn as_ref(&self) -> &[u8] {
         &self.name
     }
+}
+
+/// Changes elements of a key. `change` returns `None` if it must be run in a transaction.
+async fn change<R: Default>(
+    call: &mut Call<'_>,
+    mut change: impl AsyncFnMut(&mut Call<'_>, bool) -> Result<Option<R>, Fault>,
+) -> Result<R, Fault> {
+    let in_parts = !call.shared.has_transactions || call.keys.is_in_transaction();
+    if let Some(changed) = change(call, in_parts).await? {
+        return Ok(changed);
+    }
+    let mut changed = None;
+    let transaction = atomically(call, BTreeSet::new(), async |call| {
+        changed = change(call, true).await?;
+        // To verify that records are absent would cost as much as to add them.
+        Ok(if call.keys.is_changing() { Body::Done } else { Body::Abandoned })
+    });
+    Box::pin(transaction).await?;
+    Ok(changed.unwrap_or_default())
+}
+
+/// Adds elements of the key that the first argument names, or changes their records, as `decide` says;
+/// in a transaction if there are several in a large key and the index has transactions.
+pub(super) async fn add(
+    call: &mut Call<'_>,
+    kind: Kind,
+    names: &[&[u8]],
+    mut decide: impl FnMut(usize, Option<&[u8]>, &mut Vec<u8>) -> Result<bool, Fault> + Send,
+) -> Result<Tally, Fault> {
+    change(call, async |call, in_parts| {
+        call.keys.add_elements((call.args.get(1), kind), names, in_parts, &mut decide).await
+    })
+    .await
+}
+
+/// `HDEL key field…`, `SREM key member…`, `ZREM key member…`, which are executed like [`add`].
+pub(super) async fn remove(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault> {
+    let names: Vec<&[u8]> = call.args.from(2).collect();
+    let removed = change(call, async |call, in_parts| {
+        call.keys.remove_elements((call.args.get(1), kind), &names, in_parts).await
+    });
+    let removed = removed.await?;
+    call.reply.count(removed);
+    Ok(())
 }
 
 /// Replies with several elements; `tell` writes the reply for each record.
@@ -129,7 +175,7 @@ pub(super) async fn count(call: &mut Call<'_>, kind: Kind) -> Result<usize, Faul
 }
 
 /// `HSCAN key cursor [MATCH pattern] [COUNT n] [NOVALUES]`, `ZSCAN key cursor [MATCH pattern]
-/// [COUNT n]`, `SSCAN key cursor [MATCH pattern] [COUNT n]`. A small set is returned at once.
+/// [COUNT n]`, `SSCAN key cursor [MATCH pattern] [COUNT n]`. A small key is returned at once.
 pub(super) async fn scan(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault> {
     let Call { args, keys, reply, .. } = call;
     let cursor = super::scan::cursor(args.get(2))?;

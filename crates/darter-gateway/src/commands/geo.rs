@@ -59,11 +59,6 @@ fn options(args: &Arguments<'_>) -> (Adding, usize) {
     (options, at)
 }
 
-/// Returns whether a `GEOADD` adds several members.
-pub(super) fn adds_several(args: &Arguments<'_>) -> bool {
-    args.len() - options(args).1 > 3
-}
-
 /// `GEOADD key [NX|XX] [CH] longitude latitude member…`.
 pub(super) async fn geoadd(call: &mut Call<'_>) -> Result<(), Fault> {
     let args = call.args;

@@ -5,7 +5,7 @@ use super::geo::{number, position, tell_position, unit};
 use crate::call::{Call, too_long};
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
 use crate::geo::{self, Area, Cell, Position, Shape};
-use crate::keyspace::{Draft, Kind, Retries};
+use crate::keyspace::{Draft, Kind, Retries, record_of_score, score_of_record};
 use crate::turns;
 use std::ops::Bound;
 
@@ -97,11 +97,11 @@ impl<'c> Parser<'_, 'c> {
             return Ok(None);
         }
         let source = self.call.args.get(self.source);
-        let score = match self.call.keys.find(source, Kind::SortedSet).await? {
-            Some(set) => self.call.keys.score(&set, name).await?,
-            None => None,
-        };
-        let score = score.ok_or_else(|| Fault::said("ERR could not decode requested zset member"))?;
+        let record = self.call.keys.element_of((source, Kind::SortedSet), name).await?;
+        let score = record
+            .as_deref()
+            .and_then(score_of_record)
+            .ok_or_else(|| Fault::said("ERR could not decode requested zset member"))?;
         Ok(Some(Cell::with_score(score).position()))
     }
 
@@ -322,7 +322,7 @@ async fn store(
     let mut draft = Draft::new(Kind::SortedSet, destination.key, None)?;
     for Found { name, score, distance, .. } in found {
         let score = if destination.has_distances { distance / unit } else { score };
-        if let Err(fault) = keys.draft_score(&mut draft, &name, score).await {
+        if let Err(fault) = keys.draft_element(&mut draft, &name, &record_of_score(score)).await {
             keys.discard_draft(draft).await?;
             return Err(fault);
         }

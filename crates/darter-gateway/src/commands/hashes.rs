@@ -1,34 +1,24 @@
-//! Hashes. A command that changes several fields does so in their order, in a transaction if the
-//! index has transactions.
+//! Hashes.
 
-use super::elements::{count, some};
+use super::elements::{add, count, some};
 use crate::call::{Call, wrong_arity};
 use crate::extended::Extended;
 use crate::fault::Fault;
-use crate::keyspace::{Kind, Retries};
+use crate::keyspace::Kind;
 use crate::number;
-use crate::turns;
 
 /// Sets fields to the values that follow them. Returns the number of new fields.
 async fn set_fields(call: &mut Call<'_>) -> Result<usize, Fault> {
-    let Call { args, keys, .. } = call;
+    let args = call.args;
     if args.len() % 2 == 1 {
         return Err(wrong_arity(&String::from_utf8_lossy(args.get(0)).to_ascii_lowercase()));
     }
-    let mut retries = Retries::default();
-    loop {
-        let hash = keys.open(args.get(1), Kind::Hash).await?;
-        keys.read_elements(&hash, args.from(2).step_by(2)).await?;
-        let mut new = 0;
-        for at in (2..args.len()).step_by(2) {
-            new += usize::from(keys.set_field(&hash, args.get(at), args.get(at + 1), false).await?);
-            turns::copied(args.get(at + 1).len()).await;
-        }
-        if keys.confirm(&hash).await? {
-            return Ok(new);
-        }
-        retries.again().await?;
-    }
+    let names: Vec<&[u8]> = args.from(2).step_by(2).collect();
+    let set = |at, _: Option<&[u8]>, new: &mut Vec<u8>| {
+        new.extend_from_slice(args.get(3 + 2 * at));
+        Ok(true)
+    };
+    Ok(add(call, Kind::Hash, &names, set).await?.added)
 }
 
 /// `HSET key field value…`.
@@ -47,17 +37,14 @@ pub(super) async fn hmset(call: &mut Call<'_>) -> Result<(), Fault> {
 
 /// `HSETNX key field value`.
 pub(super) async fn hsetnx(call: &mut Call<'_>) -> Result<(), Fault> {
-    let Call { args, keys, reply, .. } = call;
-    let mut retries = Retries::default();
-    loop {
-        let hash = keys.open(args.get(1), Kind::Hash).await?;
-        let is_new = keys.set_field(&hash, args.get(2), args.get(3), true).await?;
-        if !is_new || keys.confirm(&hash).await? {
-            reply.flag(is_new);
-            return Ok(());
-        }
-        retries.again().await?;
-    }
+    let args = call.args;
+    let set = |_, old: Option<&[u8]>, new: &mut Vec<u8>| {
+        new.extend_from_slice(args.get(3));
+        Ok(old.is_none())
+    };
+    let is_new = add(call, Kind::Hash, &[args.get(2)], set).await?.added > 0;
+    call.reply.flag(is_new);
+    Ok(())
 }
 
 /// `HGET key field`.
@@ -82,11 +69,7 @@ pub(super) async fn hstrlen(call: &mut Call<'_>) -> Result<(), Fault> {
 }
 
 async fn value(call: &mut Call<'_>) -> Result<Option<Vec<u8>>, Fault> {
-    let Call { args, keys, .. } = call;
-    match keys.find(args.get(1), Kind::Hash).await? {
-        Some(hash) => keys.element(&hash, args.get(2)).await,
-        None => Ok(None),
-    }
+    call.keys.element_of((call.args.get(1), Kind::Hash), call.args.get(2)).await
 }
 
 /// `HMGET key field…`.
@@ -102,67 +85,39 @@ pub(super) async fn hlen(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `HDEL key field…`.
-pub(super) async fn hdel(call: &mut Call<'_>) -> Result<(), Fault> {
-    let Call { args, keys, reply, .. } = call;
-    let mut removed = 0;
-    if let Some(hash) = keys.find(args.get(1), Kind::Hash).await? {
-        keys.read_elements(&hash, args.from(2)).await?;
-        for field in args.from(2) {
-            removed += usize::from(keys.remove_field(&hash, field).await?);
-            turns::worked().await;
-        }
-    }
-    reply.count(removed);
-    Ok(())
-}
-
 /// `HINCRBY key field number`.
 pub(super) async fn hincrby(call: &mut Call<'_>) -> Result<(), Fault> {
-    let number = call.integer(3)?;
-    let Call { args, keys, reply, .. } = call;
-    let mut sum = 0;
-    let mut retries = Retries::default();
-    loop {
-        let hash = keys.open(args.get(1), Kind::Hash).await?;
-        let change = keys.change_field(&hash, args.get(2), |old| {
-            let no_integer = || Fault::said("ERR hash value is not an integer");
-            let old = old.map_or(Some(0), number::integer).ok_or_else(no_integer)?;
-            let overflow = || Fault::said("ERR increment or decrement would overflow");
-            sum = old.checked_add(number).ok_or_else(overflow)?;
-            Ok(itoa::Buffer::new().format(sum).to_owned())
-        });
-        change.await?;
-        if keys.confirm(&hash).await? {
-            reply.integer(sum);
-            return Ok(());
-        }
-        retries.again().await?;
-    }
+    let (number, mut sum) = (call.integer(3)?, 0);
+    let increase = |_, old: Option<&[u8]>, new: &mut Vec<u8>| {
+        let no_integer = || Fault::said("ERR hash value is not an integer");
+        let old = old.map_or(Some(0), number::integer).ok_or_else(no_integer)?;
+        let overflow = || Fault::said("ERR increment or decrement would overflow");
+        sum = old.checked_add(number).ok_or_else(overflow)?;
+        new.extend_from_slice(itoa::Buffer::new().format(sum).as_bytes());
+        Ok(true)
+    };
+    add(call, Kind::Hash, &[call.args.get(2)], increase).await?;
+    call.reply.integer(sum);
+    Ok(())
 }
 
 /// `HINCRBYFLOAT key field number`.
 pub(super) async fn hincrbyfloat(call: &mut Call<'_>) -> Result<(), Fault> {
-    let Call { args, keys, reply, .. } = call;
-    let number = Extended::parse(args.get(3));
+    let number = Extended::parse(call.args.get(3));
     let number = number.ok_or_else(|| Fault::said("ERR value is not a valid float"))?;
     if number == Extended::Infinite {
         return Err(Fault::said("ERR value is NaN or Infinity"));
     }
-    let mut retries = Retries::default();
-    loop {
-        let hash = keys.open(args.get(1), Kind::Hash).await?;
-        let change = keys.change_field(&hash, args.get(2), |old| {
-            let no_float = || Fault::said("ERR hash value is not a float");
-            let old = Extended::parse(old.unwrap_or(b"0")).ok_or_else(no_float)?;
-            let sum = old.plus(&number);
-            Ok(sum.ok_or_else(|| Fault::said("ERR increment would produce NaN or Infinity"))?.text())
-        });
-        let sum = change.await?;
-        if keys.confirm(&hash).await? {
-            reply.bulk(sum.as_bytes());
-            return Ok(());
-        }
-        retries.again().await?;
-    }
+    let mut sum = Vec::new();
+    let increase = |_, old: Option<&[u8]>, new: &mut Vec<u8>| {
+        let no_float = || Fault::said("ERR hash value is not a float");
+        let old = Extended::parse(old.unwrap_or(b"0")).ok_or_else(no_float)?;
+        let no_number = || Fault::said("ERR increment would produce NaN or Infinity");
+        sum = old.plus(&number).ok_or_else(no_number)?.text().into_bytes();
+        new.extend_from_slice(&sum);
+        Ok(true)
+    };
+    add(call, Kind::Hash, &[call.args.get(2)], increase).await?;
+    call.reply.bulk(&sum);
+    Ok(())
 }

@@ -42,8 +42,7 @@ async fn is_small(keys: &mut Keyspace, kind: Kind, aggregate: &Aggregate) -> Res
 }
 
 /// Returns the name that Redis gives the encoding of a set that has only ever had its members.
-async fn encoding_of_set(keys: &mut Keyspace, key: &[u8]) -> Result<&'static str, Fault> {
-    let Some(set) = keys.find(key, Kind::Set).await? else { return Ok("hashtable") };
+async fn encoding_of_set(keys: &mut Keyspace, set: &Aggregate) -> Result<&'static str, Fault> {
     let (mut members, mut are_integers) = (set.elements(), true);
     let walk = keys.walk_elements(&mut members, INTEGERS_MAX + 1, |name, _| {
         are_integers &= number::integer(name).is_some();
@@ -55,21 +54,24 @@ async fn encoding_of_set(keys: &mut Keyspace, key: &[u8]) -> Result<&'static str
 /// Returns the name that Redis gives the encoding of a key, and how often Redis would refer to the
 /// value; `None` if the key is absent.
 async fn stored(keys: &mut Keyspace, key: &[u8]) -> Result<Option<(&'static str, i64)>, Fault> {
-    let Some((record, aggregate)) = keys.source(key).await? else { return Ok(None) };
+    let Some((record, _)) = keys.source(key).await? else { return Ok(None) };
     let head = Head::parse(&record)?;
-    let encoding = match (head.kind, &aggregate) {
-        (Kind::Hash, Some(hash)) if is_small(keys, head.kind, hash).await? => "listpack",
-        (Kind::Hash, _) => "hashtable",
-        (Kind::SortedSet, Some(set)) if is_small(keys, head.kind, set).await? => "listpack",
-        (Kind::SortedSet, _) => "skiplist",
-        (Kind::Set, _) => encoding_of_set(keys, key).await?,
-        (Kind::List, _) => "quicklist",
-        (Kind::String, _) => {
+    match head.kind {
+        Kind::String => {
             let value = head.string()?;
             let integer = number::integer(value);
             let is_shared = integer.is_some_and(|number| (0..SHARED_INTEGERS).contains(&number));
             return Ok(Some((encoding_of(value), if is_shared { i32::MAX.into() } else { 1 })));
         }
+        Kind::List => return Ok(Some(("quicklist", 1))),
+        Kind::Hash | Kind::Set | Kind::SortedSet => {}
+    }
+    let Some(aggregate) = keys.found(key, &record, &[head.kind]).await? else { return Ok(None) };
+    let encoding = match head.kind {
+        Kind::Set => encoding_of_set(keys, &aggregate).await?,
+        kind if is_small(keys, kind, &aggregate).await? => "listpack",
+        Kind::SortedSet => "skiplist",
+        _ => "hashtable",
     };
     Ok(Some((encoding, 1)))
 }

@@ -4,7 +4,7 @@
 use super::transactions::{Body, atomically};
 use crate::call::{Call, too_long};
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
-use crate::keyspace::{Aggregate, Kind, Packed, Popped, Retries, Walked, score_of_record};
+use crate::keyspace::{Aggregate, Kind, Packed, Retries, Taken, Walked, score_of_record};
 use crate::number;
 use crate::turns;
 use darter_fabric::random_word;
@@ -180,15 +180,15 @@ async fn take(call: &mut Call<'_>, set: &Aggregate, names: &[Vec<u8>]) -> Result
 async fn remove_some(call: &mut Call<'_>, wanted: usize, popped: &mut Vec<Vec<u8>>) -> Result<bool, Fault> {
     let choose = |packed: Packed<'_>| {
         let mut sample = Sample::of(wanted);
-        packed.iter().filter(|_| wanted > 0).for_each(|name| sample.see(name, b""));
-        sample.names()
+        packed.iter().filter(|_| wanted > 0).for_each(|(name, record)| sample.see(name, record));
+        sample.drawn
     };
-    let set = match call.keys.pop_small(call.args.get(1), choose).await? {
-        Popped::Done(names) => {
-            popped.extend(names);
+    let set = match call.keys.take_from_small((call.args.get(1), Kind::Set), choose).await? {
+        Taken::Done(taken) => {
+            popped.extend(taken.into_iter().map(|(name, _)| name));
             return Ok(true);
         }
-        Popped::Large(set) => set,
+        Taken::Large(set) => set,
     };
     let most = call.shared.options.output_bytes_max;
     let names = draw_from(call, &set, wanted, most).await?.names();

@@ -6,10 +6,12 @@
 use super::ordered::{Bounds, bounds};
 use crate::call::Call;
 use crate::fault::{Fault, SYNTAX};
-use crate::keyspace::{Aggregate, Draft, Kind, Member, Ranks, Retries, Walked, score_of_record};
+use crate::keyspace::{
+    Aggregate, Draft, Kind, Member, Packed, Ranks, Retries, Taken, Walked, record_of_score, score_of_record,
+};
 use crate::score;
 use crate::turns;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 /// Members collected between two checks of the reply's length.
 const CHUNK: usize = 4096;
@@ -310,7 +312,9 @@ pub(super) async fn store(call: &mut Call<'_>) -> Result<(), Fault> {
     let found = gather(call, call.args.get(2), part, options.window()).await?;
     let mut draft = Draft::new(Kind::SortedSet, call.args.get(1), None)?;
     for member in found {
-        if let Err(fault) = call.keys.draft_score(&mut draft, &member.name, member.score).await {
+        if let Err(fault) =
+            call.keys.draft_element(&mut draft, &member.name, &record_of_score(member.score)).await
+        {
             call.keys.discard_draft(draft).await?;
             return Err(fault);
         }
@@ -369,29 +373,50 @@ pub(super) async fn rank(call: &mut Call<'_>, is_reverse: bool) -> Result<(), Fa
     Ok(())
 }
 
+/// Returns the members of a small sorted set in a range.
+fn chosen(packed: Packed<'_>, part: MemberRange<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let members = packed.by_score();
+    let count = members.len() as i64;
+    let from_end = |rank: i64| if rank < 0 { rank.saturating_add(count) } else { rank };
+    let is_wanted = |rank: usize, score: f64, name: &[u8]| match part {
+        MemberRange::Ranks(start, stop) => (from_end(start)..=from_end(stop)).contains(&(rank as i64)),
+        MemberRange::Scores(from, to) => (from, to).contains(&score),
+        MemberRange::Names(names) => names.is_some_and(|names| RangeBounds::<[u8]>::contains(&names, name)),
+    };
+    let wanted = members.iter().enumerate().filter(|&(rank, &(score, name))| is_wanted(rank, score, name));
+    wanted.map(|(_, &(score, name))| (name.to_vec(), record_of_score(score).to_vec())).collect()
+}
+
 /// `ZREMRANGEBYRANK key start stop`, `ZREMRANGEBYSCORE key min max`, `ZREMRANGEBYLEX key min max`.
 pub(super) async fn remove(call: &mut Call<'_>, by: By) -> Result<(), Fault> {
     let part = MemberRange::parse(call, by, 2, 3)?;
-    let mut removed = 0;
-    if let Some(set) = call.keys.find(call.args.get(1), Kind::SortedSet).await? {
-        let mut found = Vec::new();
-        let gathered = visit(call, &set, part, Window::ALL, |member| {
-            found.push(member);
-            Ok(())
-        });
-        gathered.await?;
-        for member in found {
-            let is_wanted = |score: f64| match part {
-                MemberRange::Scores(from, to) => {
-                    use std::ops::RangeBounds;
-                    (from, to).contains(&score)
-                }
-                MemberRange::Ranks(..) | MemberRange::Names(_) => true,
-            };
-            removed += usize::from(call.keys.remove_member(&set, &member.name, is_wanted).await?.is_some());
-            turns::worked().await;
-        }
-    }
+    let key = (call.args.get(1), Kind::SortedSet);
+    let removed = match call.keys.take_from_small(key, |packed| chosen(packed, part)).await? {
+        Taken::Done(taken) => taken.len(),
+        Taken::Large(set) => remove_from_large(call, &set, part).await?,
+    };
     call.reply.count(removed);
     Ok(())
+}
+
+async fn remove_from_large(
+    call: &mut Call<'_>,
+    set: &Aggregate,
+    part: MemberRange<'_>,
+) -> Result<usize, Fault> {
+    let (mut found, mut removed) = (Vec::new(), 0);
+    let gathered = visit(call, set, part, Window::ALL, |member| {
+        found.push(member);
+        Ok(())
+    });
+    gathered.await?;
+    for member in found {
+        let is_wanted = |score: f64| match part {
+            MemberRange::Scores(from, to) => (from, to).contains(&score),
+            MemberRange::Ranks(..) | MemberRange::Names(_) => true,
+        };
+        removed += usize::from(call.keys.remove_member(set, &member.name, is_wanted).await?.is_some());
+        turns::worked().await;
+    }
+    Ok(removed)
 }

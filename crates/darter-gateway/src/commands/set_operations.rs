@@ -88,7 +88,7 @@ pub(super) async fn sintercard(call: &mut Call<'_>) -> Result<(), Fault> {
 /// Writes the members of a join. Returns whether all keys are still the same.
 async fn fill(keys: &mut Keyspace, joined: &mut Joined, draft: &mut Draft) -> Result<bool, Fault> {
     while let Some(name) = keys.next_joined(joined).await? {
-        keys.draft_member(draft, &name).await?;
+        keys.draft_element(draft, &name, b"").await?;
         turns::copied(name.len()).await;
     }
     keys.all_stand(joined).await

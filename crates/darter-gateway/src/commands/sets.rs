@@ -1,57 +1,23 @@
-//! Sets. A command that changes several members of a large set does so in a transaction, if the
-//! index has transactions; a small set is one record. Unions, intersections and differences are in
+//! Sets. Unions, intersections and differences are in
 //! `set_operations.rs`, random members in `random.rs`.
 
-use super::elements::{count, some};
-use super::transactions::{Body, atomically, supported};
+use super::elements::{add, count, some};
+use super::transactions::supported;
 use crate::call::Call;
 use crate::fault::{Fault, WRONG_TYPE};
-use crate::keyspace::{Keyspace, Kind, in_order};
-use std::collections::BTreeSet;
-
-/// Changes members of a set, in a transaction if `change` returns `None` outside of one.
-async fn change_members(
-    call: &mut Call<'_>,
-    change: impl AsyncFn(&mut Call<'_>, &[&[u8]], bool) -> Result<Option<usize>, Fault>,
-) -> Result<(), Fault> {
-    let args = call.args;
-    let names = in_order(args.from(2));
-    let in_parts = !call.shared.has_transactions || call.keys.is_in_transaction();
-    if let Some(changed) = change(call, &names, in_parts).await? {
-        call.reply.count(changed);
-        return Ok(());
-    }
-    let transaction = atomically(call, BTreeSet::new(), async |call| {
-        let changed = change(call, &names, true).await?.unwrap_or_default();
-        call.reply.count(changed);
-        // To verify that records are absent would cost as much as to add them.
-        Ok(if call.keys.is_changing() { Body::Done } else { Body::Abandoned })
-    });
-    Box::pin(transaction).await
-}
+use crate::keyspace::{Keyspace, Kind};
 
 /// `SADD key member…`.
 pub(super) async fn sadd(call: &mut Call<'_>) -> Result<(), Fault> {
-    change_members(call, async |call, names, in_parts| {
-        call.keys.add_members(call.args.get(1), names, in_parts).await
-    })
-    .await
-}
-
-/// `SREM key member…`.
-pub(super) async fn srem(call: &mut Call<'_>) -> Result<(), Fault> {
-    change_members(call, async |call, names, in_parts| {
-        call.keys.remove_members(call.args.get(1), names, in_parts).await
-    })
-    .await
+    let names: Vec<&[u8]> = call.args.from(2).collect();
+    let tally = add(call, Kind::Set, &names, |_, old, _| Ok(old.is_none())).await?;
+    call.reply.count(tally.added);
+    Ok(())
 }
 
 /// Returns whether a set has a member.
 async fn is_member(keys: &mut Keyspace, key: &[u8], name: &[u8]) -> Result<bool, Fault> {
-    match keys.find(key, Kind::Set).await? {
-        Some(set) => Ok(keys.element(&set, name).await?.is_some()),
-        None => Ok(false),
-    }
+    Ok(keys.element_of((key, Kind::Set), name).await?.is_some())
 }
 
 /// `SISMEMBER key member`.
@@ -91,9 +57,9 @@ pub(super) async fn smove(call: &mut Call<'_>) -> Result<(), Fault> {
         return Ok(());
     }
     supported(call, "SMOVE")?;
-    let is_moved = call.keys.remove_members(from, &[name], true).await? == Some(1);
+    let is_moved = call.keys.remove_elements((from, Kind::Set), &[name], true).await? == Some(1);
     if is_moved && !is_in_destination {
-        call.keys.add_members(to, &[name], true).await?;
+        call.keys.add_elements((to, Kind::Set), &[name], true, &mut |_, old, _| Ok(old.is_none())).await?;
     }
     call.reply.flag(is_moved);
     Ok(())

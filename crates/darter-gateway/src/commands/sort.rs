@@ -107,11 +107,9 @@ impl<'a> Pattern<'a> {
 
 /// Returns the value of a field, if its key is a hash.
 async fn field(call: &mut Call<'_>, key: &[u8], field: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-    match call.keys.find(key, Kind::Hash).await {
-        Ok(Some(hash)) => call.keys.element(&hash, field).await,
-        Ok(None) => Ok(None),
+    match call.keys.element_of((key, Kind::Hash), field).await {
         Err(fault) if fault.is_wrong_type() => Ok(None),
-        Err(fault) => Err(fault),
+        found => found,
     }
 }
 

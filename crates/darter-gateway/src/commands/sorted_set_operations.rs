@@ -6,7 +6,9 @@ use super::ranks;
 use super::set_operations::{count_joined, limit, replace};
 use crate::call::{Call, too_long};
 use crate::fault::{Fault, SYNTAX};
-use crate::keyspace::{Draft, Join, Joined, Keyspace, Kind, Member, Retries, score_of_record};
+use crate::keyspace::{
+    Draft, Join, Joined, Keyspace, Kind, Member, Retries, record_of_score, score_of_record,
+};
 use crate::score;
 use crate::turns;
 
@@ -168,7 +170,7 @@ async fn fill(
     score: impl Fn(&Joined) -> f64,
 ) -> Result<bool, Fault> {
     while let Some(name) = keys.next_joined(joined).await? {
-        keys.draft_score(draft, &name, score(joined)).await?;
+        keys.draft_element(draft, &name, &record_of_score(score(joined))).await?;
         turns::copied(name.len()).await;
     }
     keys.all_stand(joined).await

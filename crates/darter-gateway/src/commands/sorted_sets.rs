@@ -1,12 +1,12 @@
-//! Sorted sets: members and their scores. A command that changes several members does so in their
-//! order, in a transaction if the index has transactions. Ranges are in `ranks.rs`.
+//! Sorted sets: members and their scores. Ranges are in `ranks.rs`.
 
-use super::elements::{count, some};
+use super::elements::{add, count, some};
 use crate::call::Call;
 use crate::fault::{Fault, SYNTAX};
-use crate::keyspace::{Aggregate, Keyspace, Kind, Member, Rescored, Retries, score_of_record};
+use crate::keyspace::{
+    Aggregate, Keyspace, Kind, Member, Packed, Retries, Taken, Tally, record_of_score, score_of_record,
+};
 use crate::reply::Reply;
-use crate::request::Arguments;
 use crate::{number, score, turns};
 
 const NO_FLOAT: &str = "ERR value is not a valid float";
@@ -78,24 +78,18 @@ impl Adding {
     }
 }
 
-/// Returns whether a `ZADD` adds several members. No option is a number.
-pub(super) fn adds_several(args: &Arguments<'_>) -> bool {
-    let first = args.from(2).position(|argument| score::parse(argument).is_some());
-    first.is_some_and(|first| args.len() - 2 - first > 2)
-}
-
 /// `ZADD key [NX|XX] [GT|LT] [CH] [INCR] score member…`.
 pub(super) async fn zadd(call: &mut Call<'_>) -> Result<(), Fault> {
     let (options, first) = Adding::parse(call)?;
-    add(call, options, first).await
+    add_from(call, options, first).await
 }
 
 /// `ZINCRBY key number member`.
 pub(super) async fn zincrby(call: &mut Call<'_>) -> Result<(), Fault> {
-    add(call, Adding { is_increment: true, ..Adding::default() }, 2).await
+    add_from(call, Adding { is_increment: true, ..Adding::default() }, 2).await
 }
 
-async fn add(call: &mut Call<'_>, options: Adding, first: usize) -> Result<(), Fault> {
+async fn add_from(call: &mut Call<'_>, options: Adding, first: usize) -> Result<(), Fault> {
     let mut scores = Vec::new();
     for at in (first..call.args.len()).step_by(2) {
         scores.push(score::parse(call.args.get(at)).ok_or_else(|| Fault::said(NO_FLOAT))?);
@@ -112,66 +106,29 @@ pub(super) async fn add_scored(
     first: usize,
     step: usize,
 ) -> Result<(), Fault> {
-    let Call { args, keys, reply, .. } = call;
-    let (mut last, mut came, mut changed) = (None, 0, 0);
-    let mut retries = Retries::default();
-    loop {
-        // A command that only changes existing members adds nothing to a key that has expired.
-        let set = if options.is_present {
-            match keys.find(args.get(1), Kind::SortedSet).await? {
-                Some(set) => set,
-                None => break,
-            }
-        } else {
-            keys.open(args.get(1), Kind::SortedSet).await?
-        };
-        keys.read_elements(&set, args.from(first).step_by(step)).await?;
-        (last, came, changed) = (None, 0, 0);
-        for (at, &said) in scores.iter().enumerate() {
-            let member = args.get(first + step * at);
-            let Rescored { was, decided } =
-                keys.rescore(&set, member, |was| options.decide(was, said)).await?;
-            came += usize::from(was.is_none() && decided.is_some());
-            changed += usize::from(decided.is_some() && decided != was);
-            last = decided;
-            turns::worked().await;
-        }
-        if options.is_present || keys.confirm(&set).await? {
-            break;
-        }
-        retries.again().await?;
-    }
+    let names: Vec<&[u8]> = call.args.from(first).step_by(step).collect();
+    let mut last = None;
+    let set = |at: usize, old: Option<&[u8]>, new: &mut Vec<u8>| {
+        let was = old.and_then(score_of_record);
+        last = options.decide(was, scores[at])?;
+        let changed = last.filter(|_| last != was);
+        new.extend(changed.iter().copied().flat_map(record_of_score));
+        Ok(changed.is_some())
+    };
+    let Tally { added, changed } = add(call, Kind::SortedSet, &names, set).await?;
     if options.is_increment {
-        reply.double_or_null(last);
+        call.reply.double_or_null(last);
     } else {
-        reply.count(if options.tells_changes { changed } else { came });
+        call.reply.count(if options.tells_changes { added + changed } else { added });
     }
-    Ok(())
-}
-
-/// `ZREM key member…`.
-pub(super) async fn zrem(call: &mut Call<'_>) -> Result<(), Fault> {
-    let Call { args, keys, reply, .. } = call;
-    let mut removed = 0;
-    if let Some(set) = keys.find(args.get(1), Kind::SortedSet).await? {
-        keys.read_elements(&set, args.from(2)).await?;
-        for member in args.from(2) {
-            removed += usize::from(keys.remove_member(&set, member, |_| true).await?.is_some());
-            turns::worked().await;
-        }
-    }
-    reply.count(removed);
     Ok(())
 }
 
 /// `ZSCORE key member`.
 pub(super) async fn zscore(call: &mut Call<'_>) -> Result<(), Fault> {
     let Call { args, keys, reply, .. } = call;
-    let score = match keys.find(args.get(1), Kind::SortedSet).await? {
-        Some(set) => keys.score(&set, args.get(2)).await?,
-        None => None,
-    };
-    reply.double_or_null(score);
+    let record = keys.element_of((args.get(1), Kind::SortedSet), args.get(2)).await?;
+    reply.double_or_null(record.as_deref().and_then(score_of_record));
     Ok(())
 }
 
@@ -189,8 +146,33 @@ pub(super) async fn zcard(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Removes up to `wanted` members with the lowest or the highest scores, and returns them.
+/// Removes up to `wanted` members with the lowest or the highest scores from a key, and returns them.
 pub(super) async fn take(
+    keys: &mut Keyspace,
+    key: &[u8],
+    wanted: usize,
+    is_reverse: bool,
+) -> Result<Vec<Member>, Fault> {
+    let choose = |packed: Packed<'_>| {
+        let mut members = packed.by_score();
+        if is_reverse {
+            members.reverse();
+        }
+        let chosen = members.into_iter().take(wanted);
+        chosen.map(|(score, name)| (name.to_vec(), record_of_score(score).to_vec())).collect()
+    };
+    match keys.take_from_small((key, Kind::SortedSet), choose).await? {
+        Taken::Large(set) => take_from_large(keys, &set, wanted, is_reverse).await,
+        Taken::Done(taken) => {
+            let member = |(name, record): (Vec<u8>, Vec<u8>)| {
+                score_of_record(&record).map(|score| Member { name, score })
+            };
+            Ok(taken.into_iter().filter_map(member).collect())
+        }
+    }
+}
+
+async fn take_from_large(
     keys: &mut Keyspace,
     set: &Aggregate,
     wanted: usize,
@@ -230,10 +212,7 @@ pub(super) async fn pop(call: &mut Call<'_>, is_reverse: bool) -> Result<(), Fau
         wanted = said.ok_or_else(|| Fault::said("ERR value is out of range, must be positive"))?;
     }
     let Call { args, keys, reply, .. } = call;
-    let popped = match keys.find(args.get(1), Kind::SortedSet).await? {
-        Some(set) => take(keys, &set, wanted, is_reverse).await?,
-        None => Vec::new(),
-    };
+    let popped = take(keys, args.get(1), wanted, is_reverse).await?;
     let is_nested = is_counted && reply.is_resp3();
     write_popped(reply, popped, is_nested).await;
     Ok(())
@@ -277,8 +256,7 @@ pub(super) async fn zmpop(call: &mut Call<'_>) -> Result<(), Fault> {
     let Call { args, keys, reply, .. } = call;
     for key in args.from(2).take(count) {
         turns::worked().await;
-        let Some(set) = keys.find(key, Kind::SortedSet).await? else { continue };
-        let popped = take(keys, &set, wanted, is_reverse).await?;
+        let popped = take(keys, key, wanted, is_reverse).await?;
         if !popped.is_empty() {
             reply.array(2);
             reply.bulk(key);

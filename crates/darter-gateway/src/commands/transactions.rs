@@ -1,6 +1,6 @@
 //! Transactions: `MULTI` queues the commands that follow, and `EXEC` executes them in one
 //! transaction of the index. After a conflict with another client it executes all of them again. A
-//! single command that changes several keys or elements is executed in the same way.
+//! single command that changes several records is executed in the same way.
 //!
 //! An index without transactions (DART) refuses `MULTI`. So that no part of its body takes effect,
 //! every command after it is also rejected until `EXEC` or `DISCARD`, as in an aborted transaction
@@ -160,19 +160,15 @@ fn keys_read<'a>(command: &'static Command, args: Arguments<'a>) -> impl Iterato
     command.keys_at(count).map(move |at| args.get(at))
 }
 
-/// Returns whether a command changes several keys or elements, and is executed as one transaction.
+/// Returns whether a command changes several keys, and is executed as one transaction.
 pub(super) fn is_one(call: &Call<'_>, id: CommandId) -> bool {
     use CommandId::{
-        Bitop, Del, Geoadd, Georadius, Georadiusbymember, Geosearchstore, Hdel, Hmset, Hset, Mset, Msetnx,
-        Pfmerge, Smove, Sort, Unlink, Zadd, Zrem,
+        Bitop, Del, Georadius, Georadiusbymember, Geosearchstore, Mset, Msetnx, Pfmerge, Smove, Sort, Unlink,
     };
     let changes_several = match id {
         Bitop | Geosearchstore | Smove => true,
         Del | Pfmerge | Unlink => call.args.len() > 2,
-        Hdel | Mset | Msetnx | Zrem => call.args.len() > 3,
-        Hmset | Hset => call.args.len() > 4,
-        Zadd => super::sorted_sets::adds_several(&call.args),
-        Geoadd => super::geo::adds_several(&call.args),
+        Mset | Msetnx => call.args.len() > 3,
         Georadius | Georadiusbymember | Sort => !destinations(id, &call.args, 0).is_empty(),
         id if is_transfer(id) => true,
         _ => false,

@@ -17,7 +17,7 @@
 //! *doubt*, into the head; `confirm` removes the mark. If the remover then finds the key empty and
 //! the head still has the mark, no acknowledged write is lost with it.
 //!
-//! The members of a small set lie in its head (`packed.rs`), which is then the only record.
+//! The elements of a small key lie in its head (`packed.rs`), which is then the only record.
 
 use super::head::Generation;
 use super::key_event::KeyEvent;
@@ -185,14 +185,14 @@ impl Aggregate {
 
     /// Returns the elements that lie in a head, to be read.
     fn of_packed(key: &[u8], head: &Head<'_>) -> Result<Self, Fault> {
-        Packed::parse(head.body)?;
+        Packed::parse(head.kind, head.body)?;
         let packed = Some(head.body.to_vec());
         Ok(Self { packed, ..Self::new(head.kind, key, Generation::default()) })
     }
 
     /// Returns the elements, if they lie in the head.
     pub(crate) fn packed(&self) -> Option<Packed<'_>> {
-        self.packed.as_deref().map(Packed::of_valid)
+        self.packed.as_deref().map(|body| Packed::of_valid(self.kind, body))
     }
 
     /// Returns the aggregate that an element belongs to, from the element's place alone. A set is
@@ -377,48 +377,54 @@ impl Keyspace {
         if is_empty(session, &aggregate).await? { Ok(None) } else { Err(WRONG_TYPE) }
     }
 
-    /// Returns the aggregate of a key for additions. Creates a head if there is none, or if there
-    /// is one of another type without elements.
+    /// Returns the record of an element of a key; `None` if either is absent.
     ///
     /// # Errors
-    /// As for [`Keyspace::find`].
-    pub(crate) async fn open(&mut self, key: &[u8], kind: Kind) -> Result<Aggregate, Fault> {
-        let mut retries = Retries::default();
-        loop {
-            let mut old = self.head_record(key).await?;
-            let session = session(&mut self.session, &self.store)?;
-            if let Some(record) = &old {
-                let head = Head::parse(record)?;
-                let aggregate = Aggregate::of(key, &head).ok_or(WRONG_TYPE)?;
-                if head.kind != kind {
-                    if !is_empty(session, &aggregate).await? {
-                        return Err(WRONG_TYPE);
-                    }
-                    old = doubt(session, &aggregate, record, self.now).await?;
-                    if old.is_none() {
-                        retries.again().await?;
-                        continue;
-                    }
-                } else if head.expiry.is_none() || !is_empty(session, &aggregate).await? {
-                    return Ok(aggregate);
-                } else {
-                    // An absent key has no expiry time either.
-                    head.rewrite(&mut self.new, None);
-                    place(&mut self.key, Family::Key, key);
-                    session.put_if(&self.key, &self.new, Condition::Equals(record)).await?;
-                    retries.again().await?;
-                    continue;
-                }
+    /// As for [`Keyspace::find`], and an error if the name is too long.
+    pub(crate) async fn element_of(
+        &mut self,
+        (key, kind): (&[u8], Kind),
+        name: &[u8],
+    ) -> Result<Option<Vec<u8>>, Fault> {
+        place_of_head(&mut self.key, key)?;
+        let (now, old) = (self.now, &mut self.old);
+        let looked = session(&mut self.session, &self.store)?.get_with(&self.key, |record| {
+            let head = Head::parse(record)?;
+            if head.kind == kind && head.is_packed && head.lives(now) {
+                check_name(kind, key, name)?;
+                let element = Packed::parse(kind, head.body)?.get(name);
+                return Ok::<_, Fault>(Some(element.map(<[u8]>::to_vec)));
             }
-            let aggregate = Aggregate::new(kind, key, darter_fabric::random_word().to_le_bytes());
-            Head::begin(&mut self.new, kind, None);
-            self.new.extend_from_slice(&aggregate.stem[aggregate.stem.len() - size_of::<Generation>()..]);
-            place(&mut self.key, Family::Key, key);
-            let condition = old.as_deref().map_or(Condition::Absent, Condition::Equals);
-            if session.put_if(&self.key, &self.new, condition).await? != PutOutcome::Refused {
-                return Ok(aggregate);
-            }
-            retries.again().await?;
+            old.clear();
+            old.extend_from_slice(record);
+            Ok(None)
+        });
+        match looked.await?.transpose()? {
+            None => Ok(None),
+            Some(Some(element)) => Ok(element),
+            Some(None) => self.element_elsewhere((key, kind), name).await,
+        }
+    }
+
+    /// Returns the record of an element of a key that is not small, or has expired, and whose head was
+    /// just read.
+    async fn element_elsewhere(
+        &mut self,
+        (key, kind): (&[u8], Kind),
+        name: &[u8],
+    ) -> Result<Option<Vec<u8>>, Fault> {
+        let record = std::mem::take(&mut self.old);
+        let lives = Head::parse(&record)?.lives(self.now);
+        let aggregate = if lives {
+            self.found(key, &record, &[kind]).await?
+        } else {
+            self.remove_if_over(key).await?;
+            None
+        };
+        self.old = record;
+        match aggregate {
+            Some(aggregate) => self.element(&aggregate, name).await,
+            None => Ok(None),
         }
     }
 

@@ -222,12 +222,12 @@ mod tests {
                 }
             });
             let hset = round_trips(&mut keys, async |keys| {
-                let hash = keys.open(b"hash", Kind::Hash).await.unwrap();
-                keys.read_elements(&hash, names.iter().map(Vec::as_slice)).await.unwrap();
-                for name in &names {
-                    keys.set_field(&hash, name, b"value", false).await.unwrap();
-                }
-                assert!(keys.confirm(&hash).await.unwrap());
+                let mut set = |_: usize, _: Option<&[u8]>, new: &mut Vec<u8>| {
+                    new.extend_from_slice(b"value");
+                    Ok(true)
+                };
+                let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+                keys.add_elements((b"hash", Kind::Hash), &names, true, &mut set).await.unwrap();
             });
             println!("round trips, commands and commit: SET {set:?}, GET {get:?}, HSET {hset:?}");
             assert_eq!(set[0], 0);

@@ -5,7 +5,7 @@
 use super::aggregate::Aggregate;
 use super::sweep::idle;
 use super::transfer::{Destination, Transferred};
-use super::{Change, Expiry, Family, Head, Keyspace, Kind, session};
+use super::{Change, Expiry, Family, Head, Keyspace, Kind, record_of_score, session};
 use crate::Stop;
 use crate::fault::Fault;
 use darter::engine::Engine;
@@ -99,23 +99,19 @@ pub(super) fn cross<A, B>(
 }
 
 async fn add_field(keys: &mut Keyspace, key: &[u8]) -> Result<(), Fault> {
-    loop {
-        let hash = keys.open(key, Kind::Hash).await?;
-        keys.set_field(&hash, b"field", b"value", false).await?;
-        if keys.confirm(&hash).await? {
-            return Ok(());
-        }
-    }
+    let mut set = |_: usize, _: Option<&[u8]>, new: &mut Vec<u8>| {
+        new.extend_from_slice(b"value");
+        Ok(true)
+    };
+    keys.add_elements((key, Kind::Hash), &[b"field"], true, &mut set).await.map(drop)
 }
 
 async fn add_member(keys: &mut Keyspace, key: &[u8]) -> Result<(), Fault> {
-    loop {
-        let set = keys.open(key, Kind::SortedSet).await?;
-        keys.rescore(&set, b"member", |_| Ok(Some(7.0))).await?;
-        if keys.confirm(&set).await? {
-            return Ok(());
-        }
-    }
+    let mut set = |_: usize, _: Option<&[u8]>, new: &mut Vec<u8>| {
+        new.extend_from_slice(&record_of_score(7.0));
+        Ok(true)
+    };
+    keys.add_elements((key, Kind::SortedSet), &[b"member"], true, &mut set).await.map(drop)
 }
 
 /// Sets a key to a string if it is absent. Returns whether it was set.
@@ -139,8 +135,8 @@ fn is_done(told: &Result<(), Fault>) -> bool {
 
 /// An empty hash whose head still exists.
 async fn empty_hash(keys: &mut Keyspace, key: &[u8]) {
+    let hash = keys.open(key, Kind::Hash).await.unwrap();
     add_field(keys, key).await.unwrap();
-    let hash = keys.find(key, Kind::Hash).await.unwrap().unwrap();
     assert!(keys.remove_field(&hash, b"field").await.unwrap());
 }
 
@@ -199,7 +195,7 @@ fn a_hash_that_goes_is_read_whole_or_not_at_all() {
     let prepare = async |keys: &mut Keyspace, key: &[u8]| {
         let hash = keys.open(key, Kind::Hash).await.unwrap();
         for name in [b"one", b"two"] {
-            keys.set_field(&hash, name, b"value", true).await.unwrap();
+            keys.set_field(&hash, name, b"value").await.unwrap();
         }
     };
     let remove = async |keys: &mut Keyspace, key: &[u8]| keys.remove(key).await.unwrap();
@@ -322,7 +318,7 @@ pub(super) fn beside(key: &[u8], name: &str) -> Vec<u8> {
 async fn two_fields(keys: &mut Keyspace, key: &[u8]) {
     let hash = keys.open(key, Kind::Hash).await.unwrap();
     for name in [b"one", b"two"] {
-        keys.set_field(&hash, name, b"value", true).await.unwrap();
+        keys.set_field(&hash, name, b"value").await.unwrap();
     }
     assert!(keys.confirm(&hash).await.unwrap());
 }

@@ -1,6 +1,6 @@
 //! Values that are written before a head names them, so that other clients see the whole value or
 //! none of it: copies of keys, restored values, the results of operations on several sets, and small
-//! sets that become large.
+//! keys that become large.
 //!
 //! The elements are written into a generation that no head names yet, and then one change of the
 //! head makes them the key's. So that the background walk does not remove them as leftovers, a
@@ -13,11 +13,11 @@
 //! The record is removed after the head is in place. If the gateway dies before that, the record
 //! expires after an hour, and the walk removes the elements.
 
-use super::aggregate::{Aggregate, bury};
-use super::order::{Scored, stamp};
+use super::aggregate::{Aggregate, bury, check_name};
+use super::order::{Scored, score_of_record, stamp};
 use super::packed::{Packed, push};
 use super::{Change, Family, Head, Keyspace, Kind, check_key, place, session};
-use crate::fault::Fault;
+use crate::fault::{FOREIGN, Fault};
 use std::time::Instant;
 
 /// Most records that are written together.
@@ -49,7 +49,7 @@ pub(crate) struct Draft {
     began: Instant,
     /// The number of elements.
     count: usize,
-    /// The members, as long as they fit into a head.
+    /// The elements in any order, as long as they fit into a head.
     packed: Vec<u8>,
     /// The generation of the elements, if they do not.
     aggregate: Option<Aggregate>,
@@ -85,12 +85,18 @@ impl Draft {
         self.waiting.len() >= CHUNK || self.waiting_bytes >= CHUNK_BYTES
     }
 
-    /// Adds a member to a set that has a generation. Returns whether the members should be written.
-    fn wait_member(&mut self, name: &[u8]) -> Result<bool, Fault> {
+    /// Adds an element to a value that has a generation. Returns whether the elements should be
+    /// written.
+    fn wait_element(&mut self, name: &[u8], record: &[u8], now: u64) -> Result<bool, Fault> {
         let aggregate = self.generation();
-        aggregate.check(name)?;
-        let place = aggregate.place(Family::Field, name);
-        Ok(self.wait(place, b""))
+        let place = aggregate.place(aggregate.names(), name);
+        if aggregate.kind() != Kind::SortedSet {
+            return Ok(self.wait(place, record));
+        }
+        let scored = Scored { score: score_of_record(record).ok_or(FOREIGN)?, stamp: stamp(now) };
+        let index = aggregate.place(Family::Score, &scored.index(name));
+        self.wait(place, &scored.record());
+        Ok(self.wait(index, b""))
     }
 
     /// Returns the generation, which begins with the first call.
@@ -108,74 +114,41 @@ impl Draft {
             record.extend_from_slice(&aggregate.generation());
         } else {
             Head::begin_packed(&mut record, self.kind, self.expiry);
-            record.extend_from_slice(&self.packed);
+            let mut elements: Vec<_> = Packed::of_valid(self.kind, &self.packed).iter().collect();
+            elements.sort_unstable();
+            let start = record.len();
+            for element in elements {
+                push(&mut record, start, self.kind, element);
+            }
         }
         Copied { record, aggregate: self.aggregate }
     }
 }
 
 impl Keyspace {
-    /// Adds a member to a set that is being written. The members must come in ascending order.
+    /// Adds an element with its record, as a head has it, to a value that is being written. Each
+    /// element may be added once.
     ///
     /// # Errors
     /// The store's errors, and an error if the name is too long.
-    pub(crate) async fn draft_member(&mut self, draft: &mut Draft, name: &[u8]) -> Result<(), Fault> {
+    pub(crate) async fn draft_element(
+        &mut self,
+        draft: &mut Draft,
+        name: &[u8],
+        record: &[u8],
+    ) -> Result<(), Fault> {
         draft.count += 1;
+        check_name(draft.kind, &draft.key, name)?;
         if draft.aggregate.is_none() {
-            if push(&mut draft.packed, 0, name) {
-                return super::aggregate::check_name(draft.kind, &draft.key, name);
+            if push(&mut draft.packed, 0, draft.kind, (name, record)) {
+                return Ok(());
             }
             let packed = std::mem::take(&mut draft.packed);
-            for member in Packed::of_valid(&packed).iter() {
-                draft.wait_member(member)?;
+            for (name, record) in Packed::of_valid(draft.kind, &packed).iter() {
+                draft.wait_element(name, record, self.now)?;
             }
         }
-        if draft.wait_member(name)? {
-            self.write_waiting(draft).await?;
-        }
-        Ok(())
-    }
-
-    /// Adds a field to a hash that is being written. Each field may be added once.
-    ///
-    /// # Errors
-    /// The store's errors, and an error if the name is too long.
-    pub(crate) async fn draft_field(
-        &mut self,
-        draft: &mut Draft,
-        name: &[u8],
-        value: &[u8],
-    ) -> Result<(), Fault> {
-        draft.count += 1;
-        let hash = draft.generation();
-        hash.check(name)?;
-        let place = hash.place(Family::Field, name);
-        if draft.wait(place, value) {
-            self.write_waiting(draft).await?;
-        }
-        Ok(())
-    }
-
-    /// Adds a member with a score to a sorted set that is being written. Each member may be added
-    /// once.
-    ///
-    /// # Errors
-    /// The store's errors, and an error if the name is too long.
-    pub(crate) async fn draft_score(
-        &mut self,
-        draft: &mut Draft,
-        name: &[u8],
-        score: f64,
-    ) -> Result<(), Fault> {
-        draft.count += 1;
-        // The only zero is the positive one.
-        let scored = Scored { score: score + 0.0, stamp: stamp(self.now) };
-        let aggregate = draft.generation();
-        aggregate.check(name)?;
-        let (member, index) =
-            (aggregate.place(Family::Member, name), aggregate.place(Family::Score, &scored.index(name)));
-        draft.wait(member, &scored.record());
-        if draft.wait(index, b"") {
+        if draft.wait_element(name, record, self.now)? {
             self.write_waiting(draft).await?;
         }
         Ok(())
@@ -292,6 +265,7 @@ impl Keyspace {
 
 #[cfg(test)]
 mod tests {
+    use super::super::order::record_of_score;
     use super::*;
     use darter::engine::Engine;
     use darter::{Store, block_on};
@@ -304,7 +278,8 @@ mod tests {
         let mut draft = Draft::new(Kind::SortedSet, b"key", Some(u64::MAX)).unwrap();
         for member in 0..MEMBERS {
             let name = member.to_string();
-            block_on(keys.draft_score(&mut draft, name.as_bytes(), member as f64)).unwrap();
+            let record = record_of_score(member as f64);
+            block_on(keys.draft_element(&mut draft, name.as_bytes(), &record)).unwrap();
         }
         draft
     }

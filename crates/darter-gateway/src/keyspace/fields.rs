@@ -1,5 +1,6 @@
 //! The elements of a key in name order: the fields of a hash with their values, the members of a
-//! sorted set with their records, and the members of a set, whose records are empty.
+//! sorted set with their records, and the members of a set, whose records are empty. They are read in
+//! the same way whether or not they lie in the head.
 
 use super::aggregate::Aggregate;
 use super::packed::Packed;
@@ -7,7 +8,7 @@ use super::walk::go_behind;
 use super::{Chunk, Family, Keyspace, Kind, TOGETHER_FIRST, TOGETHER_MAX, Walked, session};
 use crate::fault::Fault;
 use crate::turns;
-use darter::{Change, Condition, PutOutcome, ScanRange};
+use darter::{Change, ScanRange};
 use std::ops::{Bound, RangeBounds};
 
 /// A range of a key's elements, by name, from either end.
@@ -53,26 +54,30 @@ fn walk_packed(
     count: usize,
     mut visit: impl FnMut(&[u8], &[u8]),
 ) -> Walked {
-    let mut place = aggregate.place(aggregate.names(), b"");
-    let (start, mut names) = (place.len(), packed.iter().collect::<Vec<_>>());
+    let stem = aggregate.place(aggregate.names(), b"");
+    // A bound beyond the places of all elements has another stem.
+    let bound = |bound: &Bound<Vec<u8>>| match bound {
+        Bound::Included(place) => place.strip_prefix(&stem[..]).map(|name| Bound::Included(name.to_vec())),
+        Bound::Excluded(place) => place.strip_prefix(&stem[..]).map(|name| Bound::Excluded(name.to_vec())),
+        Bound::Unbounded => None,
+    };
+    let bounds = [&range.from, &range.to].map(|end| bound(end).unwrap_or(Bound::Unbounded));
+    let [from, to] = bounds.each_ref().map(|bound| bound.as_ref().map(Vec::as_slice));
+    let mut elements: Vec<_> =
+        packed.iter().filter(|&(name, _)| RangeBounds::<[u8]>::contains(&(from, to), name)).collect();
     if range.reverse {
-        names.reverse();
+        elements.reverse();
     }
-    let mut seen = 0;
-    for name in names {
-        place.truncate(start);
-        place.extend_from_slice(name);
-        let bounds = (range.from.as_ref(), range.to.as_ref());
-        if RangeBounds::<Vec<u8>>::contains(&bounds, &place) {
-            visit(name, b"");
-            seen += 1;
-            if seen == count {
-                go_behind(range, &place);
-                return Walked::Paused;
-            }
+    for &(name, record) in elements.iter().take(count) {
+        visit(name, record);
+    }
+    match elements.get(count - 1) {
+        Some(&(last, _)) => {
+            go_behind(range, &aggregate.place(aggregate.names(), last));
+            Walked::Paused
         }
+        None => Walked::Through,
     }
-    Walked::Through
 }
 
 impl Elements {
@@ -167,7 +172,7 @@ impl Keyspace {
     ) -> Result<Option<Vec<u8>>, Fault> {
         aggregate.check(name)?;
         if let Some(packed) = aggregate.packed() {
-            return Ok(packed.has(name).then(Vec::new));
+            return Ok(packed.get(name).map(<[u8]>::to_vec));
         }
         let place = aggregate.place(aggregate.names(), name);
         Ok(session(&mut self.session, &self.store)?.get(&place).await?)
@@ -187,7 +192,7 @@ impl Keyspace {
         if let Some(packed) = aggregate.packed() {
             for name in names {
                 aggregate.check(name)?;
-                visit(packed.has(name).then_some(&[]))?;
+                visit(packed.get(name))?;
                 turns::worked().await;
             }
             return Ok(());
@@ -226,51 +231,35 @@ impl Keyspace {
         self.some_elements(aggregate, names, |_| Ok(())).await
     }
 
-    /// Sets a field to a value, or adds a member of a set; only if it is absent, if that is required.
-    /// Returns whether it is new.
-    ///
-    /// # Errors
-    /// The store's errors.
-    pub(crate) async fn set_field(
-        &mut self,
-        hash: &Aggregate,
-        name: &[u8],
-        value: &[u8],
-        must_be_new: bool,
-    ) -> Result<bool, Fault> {
-        hash.check(name)?;
-        let place = hash.place(Family::Field, name);
-        let condition = if must_be_new { Condition::Absent } else { Condition::Always };
-        let session = session(&mut self.session, &self.store)?;
-        Ok(session.put_if(&place, value, condition).await? == PutOutcome::Inserted)
-    }
-
-    /// Sets a field to the value that `decide` computes from the old one. Calls `decide` again if
-    /// another client changes the field in between.
+    /// Sets the record of a field of a large hash, or adds a member of a large set, if `decide` writes
+    /// a new record and returns true. Calls `decide` again if another client changes the element in
+    /// between. Returns whether the element is new; `None` if it was not changed.
     ///
     /// # Errors
     /// The store's errors, and those of `decide`.
-    pub(crate) async fn change_field<V: AsRef<[u8]> + Send>(
+    pub(crate) async fn change_field(
         &mut self,
         hash: &Aggregate,
         name: &[u8],
-        mut decide: impl FnMut(Option<&[u8]>) -> Result<V, Fault> + Send,
-    ) -> Result<V, Fault> {
+        mut decide: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> Result<bool, Fault> + Send,
+    ) -> Result<Option<bool>, Fault> {
         hash.check(name)?;
         let place = hash.place(Family::Field, name);
         let _guard = self.locks.lock(self.session.as_ref(), &place).await;
         let mut decided = None;
         let modified = session(&mut self.session, &self.store)?.update(&place, |old| {
-            match decided.insert(decide(old)) {
-                Ok(value) => Change::Put(value.as_ref().to_vec()),
-                Err(_) => Change::Keep,
+            let mut new = Vec::new();
+            let is_put = decide(old, &mut new);
+            match decided.insert(is_put.map(|is_put| is_put.then_some(old.is_none()))) {
+                Ok(Some(_)) => Change::Put(new),
+                Ok(None) | Err(_) => Change::Keep,
             }
         });
         modified.await?;
         decided.unwrap_or_else(|| unreachable!("a change is decided at least once"))
     }
 
-    /// Removes a field of a hash, or a member of a set. Returns whether it existed.
+    /// Removes a field of a large hash, or a member of a large set. Returns whether it existed.
     ///
     /// # Errors
     /// The store's errors.

@@ -1,5 +1,5 @@
 //! The record of a Redis key: its type, its expiry time, and the bytes of a string or the elements of
-//! a small set or list.
+//! a small hash, set, sorted set or list.
 //!
 //! ```text
 //! kind (bits 0-5), bit 6: packed, bit 7: expires | expiry time if it expires, 8 bytes | body
@@ -36,9 +36,9 @@ const PACKED: u8 = 0x40;
 pub(crate) enum Kind {
     /// A string.
     String = 0,
-    /// Fields with values, in a generation.
+    /// Fields with values, in the head or in a generation.
     Hash = 1,
-    /// Members with scores, in a generation.
+    /// Members with scores, in the head or in a generation.
     SortedSet = 2,
     /// Members, in the head or in a generation.
     Set = 3,
@@ -88,7 +88,7 @@ fn check(kind: Kind, is_packed: bool, body: &[u8]) -> Result<(), Fault> {
     const GENERATION_BYTES: usize = size_of::<Generation>();
     if is_packed {
         // What reads the elements checks them.
-        let is_valid = matches!(kind, Kind::Set | Kind::List) && !body.is_empty();
+        let is_valid = kind != Kind::String && !body.is_empty();
         return if is_valid { Ok(()) } else { Err(FOREIGN) };
     }
     match (kind, body.len()) {
@@ -220,7 +220,7 @@ mod tests {
             assert_eq!(head.string().unwrap(), b"body");
             // As long as a generation and a doubt.
             let members = b"a body of 24 bytes, long";
-            for kind in [Kind::Set, Kind::List] {
+            for kind in [Kind::Hash, Kind::SortedSet, Kind::Set, Kind::List] {
                 Head::begin_packed(&mut record, kind, expiry);
                 record.extend_from_slice(members);
                 let head = Head::parse(&record).unwrap();
@@ -263,7 +263,8 @@ mod tests {
             b"\x43",
             b"\x44",
             b"\x40value",
-            b"\x4112345678",
+            b"\x41",
+            b"\x42",
             b"\xc3\0\0\0\0\0\0\0\0",
             b"\xc4\0\0\0\0\0\0\0\0",
             b"\x031234567",

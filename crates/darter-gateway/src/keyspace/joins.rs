@@ -342,7 +342,9 @@ mod tests {
         for (key, names) in &sets {
             let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
             if !names.is_empty() {
-                assert_eq!(block_on(keys.add_members(key, &names, true)).unwrap(), Some(names.len()));
+                let mut add = |_: usize, old: Option<&[u8]>, _: &mut Vec<u8>| Ok(old.is_none());
+                let tally = block_on(keys.add_elements((key, Kind::Set), &names, true, &mut add)).unwrap();
+                assert_eq!(tally.unwrap().added, names.len());
             }
         }
         for _ in 0..300 {

@@ -13,13 +13,13 @@
 //! when they are an hour old (`sweep.rs`).
 
 use super::aggregate::Aggregate;
-use super::order::{Scored, order_of, parse_index, stamp};
+use super::order::{Scored, order_of, parse_index, score_of_record, stamp};
 use super::walk::go_behind;
 use super::{Family, Keyspace, Retries, session};
-use crate::fault::Fault;
+use crate::fault::{FOREIGN, Fault};
 use darter::{Condition, PutOutcome, ScanRange};
 use std::collections::{BTreeSet, VecDeque};
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 /// Most index records in a chunk.
 const CHUNK: usize = 256;
@@ -53,15 +53,26 @@ pub(crate) struct Ranks {
     likely: usize,
 }
 
-/// Returns the score in a member's record.
-pub(crate) fn score_of_record(record: &[u8]) -> Option<f64> {
-    Scored::parse(record).ok().map(|scored| scored.score)
-}
-
 impl Aggregate {
     /// Starts a walk through the members with scores between two bounds, of which `likely` members
     /// are expected to be requested.
     pub(crate) fn ranks(&self, from: Bound<f64>, to: Bound<f64>, is_reverse: bool, likely: usize) -> Ranks {
+        let (mut found, told) = (VecDeque::new(), BTreeSet::new());
+        if let Some(packed) = self.packed() {
+            for (score, name) in packed.by_score().into_iter().filter(|(score, _)| (from, to).contains(score))
+            {
+                let member = Member { name: name.to_vec(), score };
+                if is_reverse { found.push_front(member) } else { found.push_back(member) }
+            }
+            return Ranks {
+                set: self.clone(),
+                range: ScanRange::all(),
+                is_through: true,
+                found,
+                told,
+                likely,
+            };
+        }
         // All records with a score begin with it, so the next number is after all of them.
         let place = |order: u64| self.place(Family::Score, &order.to_be_bytes());
         let from = match from {
@@ -75,7 +86,6 @@ impl Aggregate {
             Bound::Unbounded => Bound::Excluded(place(u64::MAX)),
         };
         let range = ScanRange { from, to, reverse: is_reverse };
-        let (found, told) = (VecDeque::new(), BTreeSet::new());
         Ranks { set: self.clone(), range, is_through: false, found, told, likely }
     }
 
@@ -92,7 +102,7 @@ impl Keyspace {
     /// The store's errors.
     pub(crate) async fn score(&mut self, set: &Aggregate, member: &[u8]) -> Result<Option<f64>, Fault> {
         let record = self.element(set, member).await?;
-        Ok(record.map(|record| Scored::parse(&record)).transpose()?.map(|scored| scored.score))
+        record.map(|record| score_of_record(&record).ok_or(FOREIGN)).transpose()
     }
 
     /// Sets a member's score to the score that `decide` computes from the old one, if any. Calls
@@ -119,7 +129,7 @@ impl Keyspace {
             let Some(score) = decided.filter(|&score| was != Some(score)) else {
                 return Ok(Rescored { was, decided });
             };
-            // The only zero is the positive one, as in Redis's small sorted sets.
+            // The only zero is the positive one.
             let new = Scored { score: score + 0.0, stamp: stamp(self.now) };
             let index = set.place(Family::Score, &new.index(member));
             session.store(&index, Some(b"")).await?;

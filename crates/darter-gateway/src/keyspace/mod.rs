@@ -9,10 +9,10 @@
 //! A key whose expiry time has passed counts as absent; each gateway uses its own clock. A command
 //! that finds such a head removes it, if it is still the same.
 //!
-//! The fields of a hash and the members of a sorted set or of a large set are separate records
-//! (`aggregate.rs`, `fields.rs`, `members.rs`), each as atomic as a head. A head without elements
-//! also counts as absent. The members of a small set lie in its head (`packed.rs`, `sets.rs`). The
-//! elements of a list lie in its head, or in chunks (`lists`).
+//! The elements of a small hash, set or sorted set lie in its head (`packed.rs`, `small.rs`). Those of
+//! a large one are separate records (`aggregate.rs`, `fields.rs`, `members.rs`), each as atomic as a
+//! head. A head without elements also counts as absent. The elements of a list lie in its head, or in
+//! chunks (`lists`).
 
 mod aggregate;
 mod atomically;
@@ -28,6 +28,8 @@ mod head;
 mod joins;
 mod key_event;
 mod key_locks;
+#[cfg(test)]
+mod large;
 #[cfg(feature = "scripts")]
 mod libraries;
 mod lists;
@@ -35,9 +37,9 @@ mod members;
 mod order;
 mod packed;
 mod retries;
+mod small;
 #[cfg(test)]
-mod set_crossings;
-mod sets;
+mod small_crossings;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -54,10 +56,11 @@ pub(super) use joins::{Join, Joined};
 pub(super) use key_event::KeyEvent;
 pub(super) use key_locks::KeyLocks;
 pub(super) use lists::{Edit, Edited, Elements as ListElements, End, InPlace, is_one_record, part};
-pub(super) use members::{Member, Ranks, Rescored, score_of_record};
-pub(super) use packed::Packed;
+pub(super) use members::{Member, Ranks};
+pub(super) use order::{record_of_score, score_of_record};
+pub(super) use packed::{Packed, Tally};
 pub(super) use retries::Retries;
-pub(super) use sets::{Popped, in_order};
+pub(super) use small::Taken;
 pub(super) use sweep::FORGOTTEN_MS;
 pub(super) use transfer::{Destination, Transferred};
 pub(super) use walk::{Chunk, KeyRange, Walked};
@@ -67,6 +70,7 @@ use super::turns;
 use aggregate::{Session, bury, doubt, is_empty};
 use darter::engine::{Engine, KeySpace};
 use darter::{Condition, Counters, IndexError, KEY_BYTES_MAX, PutOutcome, Store};
+use members::Rescored;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::sync::Arc;

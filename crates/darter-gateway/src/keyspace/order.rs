@@ -1,13 +1,16 @@
 //! The encoding of scores and members as bytes in the same order.
 //!
 //! ```text
-//! member's record (little-endian): score, 8 bytes | stamp, 8 bytes
+//! member's record (little-endian): score, 8 bytes | stamp, 8 bytes, unless it lies in a head
 //! index element (big-endian):      ordered score, 8 bytes | member, 00 as 00 ff | 00 00 | stamp
 //! ```
 //!
 //! A stamp is unique to a write: the second at which it was drawn, and a random part.
 
 use crate::fault::{FOREIGN, Fault};
+
+/// Bytes of a score.
+pub(super) const SCORE_BYTES: usize = size_of::<f64>();
 
 /// Distinguishes the index records of different writes.
 pub(super) type Stamp = [u8; 8];
@@ -29,6 +32,18 @@ pub(super) fn order_of(score: f64) -> u64 {
     if bits & SIGN == 0 { bits | SIGN } else { !bits }
 }
 
+/// Returns the score at the beginning of a member's record.
+pub(crate) fn score_of_record(record: &[u8]) -> Option<f64> {
+    let score = record.first_chunk().map(|score| f64::from_le_bytes(*score));
+    score.filter(|score| !score.is_nan())
+}
+
+/// Returns the record of a member in a head. There is one zero, the positive one, as in Redis's small
+/// sorted sets.
+pub(crate) fn record_of_score(score: f64) -> [u8; SCORE_BYTES] {
+    (score + 0.0).to_le_bytes()
+}
+
 /// A parsed record of a member.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scored {
@@ -39,10 +54,9 @@ pub(super) struct Scored {
 impl Scored {
     /// Parses a record.
     pub(super) fn parse(record: &[u8]) -> Result<Self, Fault> {
-        let (score, stamp) = record.split_first_chunk().ok_or(FOREIGN)?;
-        let score = f64::from_bits(u64::from_le_bytes(*score));
-        let stamp = stamp.try_into().map_err(|_| FOREIGN)?;
-        if score.is_nan() { Err(FOREIGN) } else { Ok(Self { score, stamp }) }
+        let score = score_of_record(record).ok_or(FOREIGN)?;
+        let stamp = record[SCORE_BYTES..].try_into().map_err(|_| FOREIGN)?;
+        Ok(Self { score, stamp })
     }
 
     /// Returns the record.

@@ -189,7 +189,7 @@ mod tests {
                 for number in 0..names {
                     let name = number.to_be_bytes();
                     if kind == Kind::Hash {
-                        keys.set_field(&aggregate, &name, b"value", true).await.unwrap();
+                        keys.set_field(&aggregate, &name, b"value").await.unwrap();
                     } else {
                         keys.rescore(&aggregate, &name, |_| Ok(Some(number as f64))).await.unwrap();
                     }
@@ -213,7 +213,7 @@ mod tests {
         }
         // A write of a client that had not noticed the change.
         let late = Aggregate::new(Kind::Hash, b"a", *b"12345678");
-        block_on(pool.keys.set_field(&late, b"f", b"v", false)).unwrap();
+        block_on(pool.keys.set_field(&late, b"f", b"v")).unwrap();
         assert_eq!(pool.places(Family::Field).len(), 5 * 300 + 1);
         for _ in 0..5 {
             pool.walk(NOW);

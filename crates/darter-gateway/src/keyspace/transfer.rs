@@ -336,7 +336,7 @@ mod tests {
             let keys = &mut self.keys;
             block_on(async {
                 let hash = keys.open(key, Kind::Hash).await.unwrap();
-                keys.set_field(&hash, &field.to_be_bytes(), b"value", false).await.unwrap();
+                keys.set_field(&hash, &field.to_be_bytes(), b"value").await.unwrap();
                 assert!(keys.confirm(&hash).await.unwrap());
             });
         }

@@ -39,6 +39,7 @@ mod sets;
 mod sets_together;
 mod several_keys;
 mod small_commands;
+mod small_keys;
 mod tls;
 mod together;
 mod transactions;

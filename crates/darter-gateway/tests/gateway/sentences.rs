@@ -160,6 +160,11 @@ pub fn fill(dice: &mut Pcg64Mcg, place: &str) -> Vec<u8> {
         // names.
         "X" => &["names1", "names2"],
         "D" => &FIELDS,
+        // A few of them do not fit into one record.
+        "LONG" => {
+            let kind = dice.random_range(0..6_u8);
+            return vec![b'a' + kind; 100 + 120 * usize::from(kind)];
+        }
         "G" => &SETS,
         "E" => &MEMBERS,
         "W" => &WEIGHTS,
@@ -302,6 +307,21 @@ pub const AGGREGATES: &[&str] = &[
     "hset H D V D",
     "hmset H D V D V",
     "hmset H D V D",
+    "hset H D LONG",
+    "hset H LONG V LONG V",
+    "hset H D V D LONG D V",
+    "hsetnx H LONG V",
+    "hget H LONG",
+    "hdel H LONG LONG",
+    "hscan H 0 match P count 3",
+    "del H",
+    "del Z",
+    "zadd Z R LONG",
+    "zadd Z R LONG R D R LONG",
+    "zadd Z gt ch R LONG R D R D R LONG",
+    "zincrby Z R LONG",
+    "zscore Z LONG",
+    "zrem Z LONG LONG",
     "hsetnx H D V",
     "hget H D",
     "hget H D",
