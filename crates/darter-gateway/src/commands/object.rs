@@ -64,6 +64,7 @@ async fn stored(keys: &mut Keyspace, key: &[u8]) -> Result<Option<(&'static str,
         (Kind::SortedSet, _) => "skiplist",
         (Kind::Set, _) => encoding_of_set(keys, key).await?,
         (Kind::List, _) => "quicklist",
+        (Kind::Stream, _) => "stream",
         (Kind::String, _) => {
             let value = head.string()?;
             let integer = number::integer(value);

@@ -12,7 +12,8 @@
 //! The fields of a hash and the members of a sorted set or of a large set are separate records
 //! (`aggregate.rs`, `fields.rs`, `members.rs`), each as atomic as a head. A head without elements
 //! also counts as absent. The members of a small set lie in its head (`packed.rs`, `sets.rs`). The
-//! elements of a list lie in its head, or in chunks (`lists`).
+//! elements of a list lie in its head, or in chunks (`lists`), and the entries of a stream in both
+//! (`streams`).
 
 mod aggregate;
 mod atomically;
@@ -38,6 +39,7 @@ mod retries;
 #[cfg(test)]
 mod set_crossings;
 mod sets;
+mod streams;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -58,6 +60,10 @@ pub(super) use members::{Member, Ranks, Rescored, score_of_record};
 pub(super) use packed::Packed;
 pub(super) use retries::Retries;
 pub(super) use sets::{Popped, in_order};
+pub(super) use streams::{
+    Added, Consumer, Entry as StreamEntry, Group, NewId, Pending, PendingEdit, PendingWalk, Stream, StreamId,
+    StreamWalk, Trim, TrimTo, body_of,
+};
 pub(super) use sweep::FORGOTTEN_MS;
 pub(super) use transfer::{Destination, Transferred};
 pub(super) use walk::{Chunk, KeyRange, Walked};
@@ -94,6 +100,14 @@ pub(super) enum Family {
     Member = b'm' as isize,
     /// Members of sorted sets, by score.
     Score = b's' as isize,
+    /// Chunks of streams.
+    StreamChunk = b'x' as isize,
+    /// Consumers of streams.
+    StreamConsumer = b'u' as isize,
+    /// Consumer groups of streams.
+    StreamGroup = b'y' as isize,
+    /// Pending entries of consumer groups.
+    StreamPending = b'p' as isize,
 }
 
 /// The effect of a command on a key.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Waits until this many clients of a gateway wait for elements.
-fn until_waiting(client: &mut Client, count: usize) {
+pub fn until_waiting(client: &mut Client, count: usize) {
     let line = format!("blocked_clients:{count}\r\n");
     let is_so =
         |client: &mut Client| String::from_utf8(client.say("info clients").bytes()).unwrap().contains(&line);
@@ -28,7 +28,7 @@ fn strings(words: &[&str]) -> Reply {
 }
 
 /// A client that has sent a request.
-fn asking(door: &Door, line: &str) -> Client {
+pub fn asking(door: &Door, line: &str) -> Client {
     let mut client = door.client();
     client.send(&request(&line.split(' ').collect::<Vec<_>>()));
     client
