@@ -33,7 +33,9 @@ pub(super) fn count_at(id: CommandId) -> Option<usize> {
 /// reads, and whose elements may be many, in a request that begins with argument `first`. All its
 /// other keys are those of the table, and those after an option such as `STORE`.
 pub(super) fn sources(id: CommandId, args: &Arguments<'_>, first: usize) -> Range<usize> {
-    use CommandId::{Copy, Rename, Renamenx, Sdiffstore, Sinterstore, Sunionstore, Xread, Xreadgroup, Zrangestore};
+    use CommandId::{
+        Copy, Rename, Renamenx, Sdiffstore, Sinterstore, Sunionstore, Xread, Xreadgroup, Zrangestore,
+    };
     match id {
         Copy | Rename | Renamenx => 1..2,
         Zrangestore => 2..3,

@@ -52,7 +52,7 @@ fn may_try(call: &Call<'_>, key: &[u8]) -> bool {
     may_try_for(call, key, &Wanted::Element)
 }
 
-/// Returns whether the client may take what it wants of a key now.
+/// Returns whether it is the client's turn to try for a key.
 pub(super) fn may_try_for(call: &Call<'_>, key: &[u8], wanted: &Wanted) -> bool {
     if call.keys.is_in_transaction() {
         return true;
@@ -78,7 +78,7 @@ fn wait<'k>(
     wait_for(call, keys, Wanted::Element, timeout)
 }
 
-/// Lets the client wait for what it wants of some keys, or writes null.
+/// Lets the client wait for some keys, as `wait` does.
 pub(super) fn wait_for<'k>(
     call: &mut Call<'_>,
     keys: impl Iterator<Item = &'k [u8]>,

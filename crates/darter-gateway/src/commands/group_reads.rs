@@ -10,9 +10,7 @@ use super::stream_reads::{Reading, begin_stream, end_streams, write_entry};
 use super::transactions::within;
 use crate::call::{Call, too_long};
 use crate::fault::Fault;
-use crate::keyspace::{
-    Pending, PendingEdit, PendingWalk, Retries, StreamEntry, StreamId, StreamWalk,
-};
+use crate::keyspace::{Pending, PendingEdit, PendingWalk, Retries, StreamEntry, StreamId, StreamWalk};
 use crate::turns;
 use crate::waiting::Wanted;
 
@@ -67,14 +65,7 @@ async fn collect<'a>(
     call.keys.prefetch(reading.streams().map(|(key, _)| key));
     let (mut founds, mut after) = (Vec::new(), Vec::new());
     for (key, text) in reading.streams() {
-        let found = find(call, key, group).await?.ok_or_else(|| {
-            Fault::said(format!(
-                "NOGROUP No such key '{}' or consumer group '{}' in XREADGROUP with GROUP option",
-                shown(key),
-                shown(group)
-            ))
-        })?;
-        founds.push(found);
+        founds.push(find_to_read(call, key, group).await?);
         after.push(match text {
             b"$" => {
                 return Err(Fault::said(
@@ -107,6 +98,24 @@ async fn collect<'a>(
         }
     }
     Ok(parts)
+}
+
+/// Reads a stream and a group, which must exist. A client that waits gets other errors.
+async fn find_to_read(call: &mut Call<'_>, key: &[u8], group: &[u8]) -> Result<Found, Fault> {
+    let waits = call.client.waiter.is_some();
+    match find(call, key, group).await {
+        Ok(Some(found)) => Ok(found),
+        Err(fault) if !(waits && fault.is_wrong_type()) => Err(fault),
+        Ok(None) if waits && call.keys.stream(key).await?.is_some() => {
+            Err(Fault::said("NOGROUP the consumer group this client was blocked on no longer exists"))
+        }
+        _ if waits => Err(Fault::said("UNBLOCKED the stream key no longer exists")),
+        _ => Err(Fault::said(format!(
+            "NOGROUP No such key '{}' or consumer group '{}' in XREADGROUP with GROUP option",
+            shown(key),
+            shown(group)
+        ))),
+    }
 }
 
 /// Counts the bytes of an entry in the reply.

@@ -54,8 +54,9 @@ pub(super) fn key_flags(command: &Command, number: usize) -> &'static [&'static 
         Lset, Ltrim, Memory, Mset, Msetnx, Object, Persist, Pexpire, Pexpireat, Pfadd, Pfcount, Pfdebug,
         Pfmerge, Psetex, Rename, Renamenx, Restore, Rpop, Rpoplpush, Rpush, Rpushx, Sadd, Scard, Sdiffstore,
         Set, Setex, Setnx, Setrange, Sinterstore, Sismember, Smove, Sort, Spop, Srem, Strlen, Sunionstore,
-        Touch, Type, Unlink, Watch, Xack, Xadd, Xautoclaim, Xclaim, Xdel, Xgroup, Xlen, Xreadgroup, Xsetid, Xtrim, Zadd, Zcard, Zdiffstore, Zinterstore, Zmpop, Zpopmax, Zpopmin,
-        Zrangestore, Zrem, Zremrangebylex, Zremrangebyrank, Zremrangebyscore, Zunionstore,
+        Touch, Type, Unlink, Watch, Xack, Xadd, Xautoclaim, Xclaim, Xdel, Xgroup, Xlen, Xreadgroup, Xsetid,
+        Xtrim, Zadd, Zcard, Zdiffstore, Zinterstore, Zmpop, Zpopmax, Zpopmin, Zrangestore, Zrem,
+        Zremrangebylex, Zremrangebyrank, Zremrangebyscore, Zunionstore,
     };
     match command.id {
         Exists | Hexists | Hlen | Hstrlen | Llen | Memory | Object | Scard | Sismember | Strlen | Touch
@@ -74,9 +75,8 @@ pub(super) fn key_flags(command: &Command, number: usize) -> &'static [&'static 
         Blmove | Brpoplpush | Lmove | Rename | Renamenx | Rpoplpush | Smove if number == 0 => {
             &["RW", "access", "delete"]
         }
-        Hdel | Lrem | Ltrim | Srem | Xautoclaim | Xdel | Xtrim | Zrem | Zremrangebylex | Zremrangebyrank | Zremrangebyscore => {
-            &["RW", "delete"]
-        }
+        Hdel | Lrem | Ltrim | Srem | Xautoclaim | Xdel | Xtrim | Zrem | Zremrangebylex | Zremrangebyrank
+        | Zremrangebyscore => &["RW", "delete"],
         Append | Blmove | Brpoplpush | Hsetnx | Linsert | Lmove | Lpush | Lpushx | Pfadd | Rpoplpush
         | Rpush | Rpushx | Sadd | Smove => &["RW", "insert"],
         Pfcount | Pfdebug => &["RW", "access"],
@@ -124,8 +124,8 @@ impl KeySpec {
     pub(super) fn all_of(command: &Command) -> Vec<Self> {
         use CommandId::{
             Bitop, Blmove, Brpoplpush, Copy, Georadius, Georadiusbymember, Geosearchstore, Lmove, Pfmerge,
-            Rename, Renamenx, Rpoplpush, Sdiffstore, Sinterstore, Smove, Sort, SortRo, Sunionstore,
-            Xread, Xreadgroup, Zrangestore,
+            Rename, Renamenx, Rpoplpush, Sdiffstore, Sinterstore, Smove, Sort, SortRo, Sunionstore, Xread,
+            Xreadgroup, Zrangestore,
         };
         let one = Keys::Range { last: 0, step: 1 };
         let (first, last, step) = command.keys;
@@ -179,7 +179,14 @@ impl KeySpec {
     pub(super) fn of_subcommand(subcommand: &Subcommand) -> Option<Self> {
         let begin = Begin::At(subcommand.keys.0);
         let keys = Keys::Range { last: 0, step: 1 };
-        (subcommand.keys.0 > 0).then_some(Self { notes: None, flags: &["RO"], begin, keys })
+        let flags: &[&str] = match subcommand.name {
+            "xgroup|create" | "xgroup|createconsumer" => &["RW", "insert"],
+            "xgroup|delconsumer" | "xgroup|destroy" => &["RW", "delete"],
+            "xgroup|setid" => &["RW", "update"],
+            _ if subcommand.of == CommandId::Xinfo => &["RO", "access"],
+            _ => &["RO"],
+        };
+        (subcommand.keys.0 > 0).then_some(Self { notes: None, flags, begin, keys })
     }
 
     /// Writes the specification.

@@ -28,8 +28,9 @@ pub(super) fn id(text: &[u8], seq: u64) -> Result<StreamId, Fault> {
         _ if text.len() > ID_BYTES_MAX => None,
         _ => match text.iter().position(|&byte| byte == b'-') {
             None => part(text).map(|ms| StreamId { ms, seq }),
-            Some(at) => part(&text[..at])
-                .and_then(|ms| part(&text[at + 1..]).map(|seq| StreamId { ms, seq })),
+            Some(at) => {
+                part(&text[..at]).and_then(|ms| part(&text[at + 1..]).map(|seq| StreamId { ms, seq }))
+            }
         },
     };
     parsed.ok_or_else(invalid)
@@ -47,9 +48,9 @@ pub(super) fn id_or_end(text: &[u8], seq: u64) -> Result<StreamId, Fault> {
 /// Parses the lower bound of a range.
 pub(super) fn start(text: &[u8]) -> Result<StreamId, Fault> {
     match text {
-        [b'(', rest @ ..] if !rest.is_empty() => id(rest, 0)?
-            .next()
-            .ok_or_else(|| Fault::said("ERR invalid start ID for the interval")),
+        [b'(', rest @ ..] if !rest.is_empty() => {
+            id(rest, 0)?.next().ok_or_else(|| Fault::said("ERR invalid start ID for the interval"))
+        }
         _ => id_or_end(text, 0),
     }
 }
@@ -57,9 +58,9 @@ pub(super) fn start(text: &[u8]) -> Result<StreamId, Fault> {
 /// Parses the upper bound of a range.
 pub(super) fn end(text: &[u8]) -> Result<StreamId, Fault> {
     match text {
-        [b'(', rest @ ..] if !rest.is_empty() => id(rest, u64::MAX)?
-            .previous()
-            .ok_or_else(|| Fault::said("ERR invalid end ID for the interval")),
+        [b'(', rest @ ..] if !rest.is_empty() => {
+            id(rest, u64::MAX)?.previous().ok_or_else(|| Fault::said("ERR invalid end ID for the interval"))
+        }
         _ => id_or_end(text, u64::MAX),
     }
 }
@@ -72,7 +73,7 @@ pub(super) fn ids_from(call: &Call<'_>, at: usize) -> Result<Vec<StreamId>, Faul
     Ok(ids)
 }
 
-/// Parses a count; one that is negative is 0.
+/// Parses a count. A negative count is 0.
 pub(super) fn count(text: &[u8]) -> Result<usize, Fault> {
     let count = number::integer(text).ok_or(NO_INTEGER)?.max(0);
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
@@ -165,7 +166,9 @@ fn trim(
             _ if !is_add => {
                 Err(Fault::said("ERR syntax error, XTRIM must be called with a trimming strategy"))
             }
-            Some(0) => Err(Fault::said("ERR syntax error, LIMIT cannot be used without the special ~ option")),
+            Some(0) => {
+                Err(Fault::said("ERR syntax error, LIMIT cannot be used without the special ~ option"))
+            }
             None => Ok(None),
         };
     };
@@ -175,9 +178,7 @@ fn trim(
         (true, limit) => limit,
         (false, None) => None,
         (false, Some(_)) => {
-            return Err(Fault::said(
-                "ERR syntax error, LIMIT cannot be used without the special ~ option",
-            ));
+            return Err(Fault::said("ERR syntax error, LIMIT cannot be used without the special ~ option"));
         }
     };
     Ok(Some(Trim { to, whole_up_to }))

@@ -5,7 +5,7 @@ use super::stream_groups::{Found, find, is_same, no_group, shown};
 use super::stream_reads::write_entry;
 use super::transactions::within;
 use crate::call::{Call, too_long};
-use crate::fault::{Fault, NO_INTEGER, SYNTAX};
+use crate::fault::{Fault, SYNTAX};
 use crate::keyspace::{Pending, PendingEdit, PendingWalk, Retries, StreamEntry, StreamId};
 use crate::number;
 use crate::turns;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// Entries that `XAUTOCLAIM` claims without `COUNT`.
 const CLAIMED: usize = 100;
-/// Pending entries that `XAUTOCLAIM` looks at for each one that it may claim.
+/// Pending entries that `XAUTOCLAIM` reads for each one that it may claim.
 const LOOKS: usize = 10;
 /// The greatest `COUNT` of `XAUTOCLAIM`.
 const COUNT_MAX: i64 = i64::MAX / 16;
@@ -118,7 +118,7 @@ async fn write_claimed(
     Ok(())
 }
 
-/// Claims entries, in a transaction. Returns the ids of those that were claimed; `None` if the group has
+/// Claims entries, in a transaction. Returns the ids of the claimed entries; `None` if the group has
 /// changed since it was read.
 async fn claim_all(
     call: &mut Call<'_>,
@@ -184,10 +184,9 @@ impl AutoClaim {
         while let Some(word) = words.next() {
             match &word.to_ascii_lowercase()[..] {
                 b"count" if words.len() > 0 => {
-                    let said = words.next().and_then(number::integer).ok_or(NO_INTEGER)?;
-                    if !(1..=COUNT_MAX).contains(&said) {
-                        return Err(Fault::said("ERR COUNT must be > 0"));
-                    }
+                    let said = words.next().and_then(number::integer);
+                    let said = said.filter(|said| (1..=COUNT_MAX).contains(said));
+                    let said = said.ok_or_else(|| Fault::said("ERR COUNT must be > 0"))?;
                     count = usize::try_from(said).unwrap_or(usize::MAX);
                 }
                 b"justid" => only_ids = true,
@@ -269,12 +268,7 @@ async fn plan(call: &mut Call<'_>, key: &[u8], claim: &AutoClaim, found: &Found)
 }
 
 /// Claims what a plan says, in a transaction. Returns false if it has changed since it was read.
-async fn execute(
-    call: &mut Call<'_>,
-    claim: &AutoClaim,
-    found: &Found,
-    plan: &Plan,
-) -> Result<bool, Fault> {
+async fn execute(call: &mut Call<'_>, claim: &AutoClaim, found: &Found, plan: &Plan) -> Result<bool, Fault> {
     let (key, name, consumer) = (call.args.get(1), call.args.get(2), call.args.get(3));
     if plan.claimed.is_empty() && plan.deleted.is_empty() {
         return Ok(true);

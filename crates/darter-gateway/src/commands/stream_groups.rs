@@ -166,8 +166,8 @@ async fn set_group(call: &mut Call<'_>, is_new: bool) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Runs a change of a group in a transaction, again if the group has changed since it was read. If there
-/// is no group, `body` is not run. `body` returns `None` if it must be run again.
+/// Runs a change of a group in a transaction, again if the group has changed since it was read. Without
+/// a group, `body` is not run. `body` returns `None` if it must be run again.
 async fn change_group<R>(
     call: &mut Call<'_>,
     key: &[u8],

@@ -42,9 +42,8 @@ pub(super) async fn xinfo(call: &mut Call<'_>) -> Result<(), Fault> {
 /// Parses the options of `XINFO STREAM`: the number of entries to show in full, or `None`.
 fn full(call: &Call<'_>) -> Result<Option<usize>, Fault> {
     let args = call.args;
-    let wrong = || {
-        Fault::said("ERR unknown subcommand or wrong number of arguments for 'STREAM'. Try XINFO HELP.")
-    };
+    let wrong =
+        || Fault::said("ERR unknown subcommand or wrong number of arguments for 'STREAM'. Try XINFO HELP.");
     let mut words = args.from(3);
     match (words.next(), words.next(), words.next(), words.next()) {
         (None, ..) => Ok(None),
@@ -133,7 +132,12 @@ async fn describe(
 
 /// Writes the first or the last entry of a stream, or null. Returns false if the stream was removed in
 /// between.
-async fn write_one(call: &mut Call<'_>, key: &[u8], stream: &Stream, is_reverse: bool) -> Result<bool, Fault> {
+async fn write_one(
+    call: &mut Call<'_>,
+    key: &[u8],
+    stream: &Stream,
+    is_reverse: bool,
+) -> Result<bool, Fault> {
     let mut walk = StreamWalk::new(key, stream, StreamId::ZERO..=StreamId::MAX, is_reverse);
     let mut is_found = false;
     while !is_found && let Some(piece) = call.keys.next_entries(&mut walk).await? {
@@ -189,7 +193,8 @@ async fn groups(call: &mut Call<'_>) -> Result<(), Fault> {
 async fn consumers(call: &mut Call<'_>) -> Result<(), Fault> {
     let (key, name) = (call.args.get(2), call.args.get(3));
     call.keys.stream(key).await?.ok_or_else(|| Fault::said("ERR no such key"))?;
-    let Found { records, group, .. } = find(call, key, name).await?.ok_or_else(|| no_such_group(key, name))?;
+    let Found { records, group, .. } =
+        find(call, key, name).await?.ok_or_else(|| no_such_group(key, name))?;
     let consumers = call.keys.consumers(&records, &group).await?;
     call.reply.array(consumers.len());
     for (name, consumer) in consumers {

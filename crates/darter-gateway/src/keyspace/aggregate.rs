@@ -165,12 +165,9 @@ impl Kind {
             Self::Hash | Self::Set => &[Family::Field],
             Self::SortedSet => &[Family::Member, Family::Score],
             Self::List => &[Family::ListChunk],
-            Self::Stream => &[
-                Family::StreamChunk,
-                Family::StreamGroup,
-                Family::StreamConsumer,
-                Family::StreamPending,
-            ],
+            Self::Stream => {
+                &[Family::StreamChunk, Family::StreamGroup, Family::StreamConsumer, Family::StreamPending]
+            }
         }
     }
 }

@@ -10,7 +10,7 @@
 //! a large hash takes one change.
 
 use super::aggregate::{bury, mark, without_doubt};
-use super::{Aggregate, Family, Head, KEY_BYTES, Keyspace, TOGETHER_MAX, session};
+use super::{Aggregate, Family, Head, KEY_BYTES, Keyspace, Kind, TOGETHER_MAX, session};
 use crate::fault::Fault;
 use crate::turns;
 use std::collections::BTreeSet;
@@ -125,7 +125,9 @@ impl Keyspace {
         let head = Head::parse(&record)?;
         let mut hasher = DIGESTS.build_hasher();
         (head.kind as u8, head.expiry).hash(&mut hasher);
-        let Some(aggregate) = Aggregate::of(key, &head) else {
+        // The head of a stream changes with its entries.
+        let elements = Aggregate::of(key, &head).filter(|_| head.kind != Kind::Stream);
+        let Some(aggregate) = elements else {
             head.body.hash(&mut hasher);
             return Ok(Some(hasher.finish()));
         };
@@ -143,7 +145,6 @@ impl Keyspace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyspace::Kind;
     use darter::{Store, block_on};
     use std::sync::Arc;
 

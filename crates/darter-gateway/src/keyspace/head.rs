@@ -49,8 +49,7 @@ pub(crate) enum Kind {
     Stream = 5,
 }
 
-const KINDS: [Kind; 6] =
-    [Kind::String, Kind::Hash, Kind::SortedSet, Kind::Set, Kind::List, Kind::Stream];
+const KINDS: [Kind; 6] = [Kind::String, Kind::Hash, Kind::SortedSet, Kind::Set, Kind::List, Kind::Stream];
 
 impl Kind {
     /// Returns the name of the type, as in replies of `TYPE`.

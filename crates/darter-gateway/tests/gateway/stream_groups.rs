@@ -95,7 +95,10 @@ fn each_entry_is_delivered_to_one_consumer_until_it_is_acknowledged() {
     client.say("xdel s 2-0");
     let history = client.say("xreadgroup group g a streams s 0").array().remove(0).array().remove(1);
     assert_eq!(history, Reply::Array(vec![Reply::Array(vec![Reply::bulk("2-0"), Reply::Null])]));
-    assert_eq!(client.say("xpending s none"), Reply::Error("NOGROUP No such key 's' or consumer group 'none'".to_owned()));
+    assert_eq!(
+        client.say("xpending s none"),
+        Reply::Error("NOGROUP No such key 's' or consumer group 'none'".to_owned())
+    );
     for line in [
         "xreadgroup group none c streams s >",
         "xreadgroup group g c streams none >",
@@ -112,7 +115,12 @@ fn each_entry_is_delivered_to_one_consumer_until_it_is_acknowledged() {
         error(client.say(line));
     }
     client.say("set string x");
-    for line in ["xack string g 1", "xpending string g", "xgroup create string g 0", "xreadgroup group g c streams string >"] {
+    for line in [
+        "xack string g 1",
+        "xpending string g",
+        "xgroup create string g 0",
+        "xreadgroup group g c streams string >",
+    ] {
         assert!(error(client.say(line)).starts_with("WRONGTYPE"), "{line}");
     }
 }

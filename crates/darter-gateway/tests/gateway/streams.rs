@@ -43,9 +43,14 @@ fn info(client: &mut Client, key: &str, name: &str) -> Reply {
 fn ids_only_increase() {
     let door = Door::open();
     let mut client = door.client();
-    for (id, expected) in
-        [("5-1", "5-1"), ("5-*", "5-2"), ("7", "7-0"), ("7-*", "7-1"), ("9-*", "9-0"), ("18446744073709551614-5", "18446744073709551614-5")]
-    {
+    for (id, expected) in [
+        ("5-1", "5-1"),
+        ("5-*", "5-2"),
+        ("7", "7-0"),
+        ("7-*", "7-1"),
+        ("9-*", "9-0"),
+        ("18446744073709551614-5", "18446744073709551614-5"),
+    ] {
         assert_eq!(client.say(&format!("xadd s {id} f v")), Reply::bulk(expected));
     }
     for id in ["18446744073709551614-5", "5-*", "0-0", "0-1"] {
@@ -59,7 +64,9 @@ fn ids_only_increase() {
     assert!(error(client.say("xadd t * f v")).contains("exhausted the last possible ID"));
     assert_eq!(client.say("xadd none nomkstream * f v"), Reply::Null);
     assert_eq!(client.say("exists none"), Reply::Integer(0));
-    for line in ["xadd s", "xadd s *", "xadd s * f", "xadd s * f v g", "xadd s x f v", "xadd s maxlen x * f v"] {
+    for line in
+        ["xadd s", "xadd s *", "xadd s * f", "xadd s * f v g", "xadd s x f v", "xadd s maxlen x * f v"]
+    {
         error(client.say(line));
     }
     client.say("set string x");
@@ -97,7 +104,9 @@ fn ranges_have_inclusive_and_exclusive_bounds() {
         }
     }
     assert_eq!(client.say("xrange none - +"), entries(&[]));
-    for line in ["xrange s - + count", "xrange s - + foo 1", "xrange s (- +", "xrange s - (0-0", "xrange s x +"] {
+    for line in
+        ["xrange s - + count", "xrange s - + foo 1", "xrange s (- +", "xrange s - (0-0", "xrange s x +"]
+    {
         error(client.say(line));
     }
 }
@@ -157,7 +166,12 @@ fn the_last_id_can_be_set() {
         assert_eq!(info(&mut client, "s", name), Reply::bulk(value));
     }
     assert_eq!(info(&mut client, "s", "entries-added"), Reply::Integer(70));
-    for line in ["xsetid s 9 entriesadded 0", "xsetid s 9 entriesadded -1", "xsetid s 9 maxdeletedid 9-1", "xsetid s 9 foo 1"] {
+    for line in [
+        "xsetid s 9 entriesadded 0",
+        "xsetid s 9 entriesadded -1",
+        "xsetid s 9 maxdeletedid 9-1",
+        "xsetid s 9 foo 1",
+    ] {
         error(client.say(line));
     }
     if has_transactions() {
@@ -202,10 +216,7 @@ fn reads_return_what_follows_an_id() {
         error(client.say(line));
     }
     client.say("hello 3");
-    assert_eq!(
-        client.say("xread streams s t 2 9"),
-        Reply::Map(vec![Reply::bulk("s"), entries(&["3-0"])])
-    );
+    assert_eq!(client.say("xread streams s t 2 9"), Reply::Map(vec![Reply::bulk("s"), entries(&["3-0"])]));
 }
 
 #[test]
@@ -257,7 +268,13 @@ fn transactions_and_scripts_use_streams() {
     let mut client = door.client();
     let lines: Vec<String> = (1..=100).map(|number| format!("xadd s {number}-0 f v")).collect();
     let mut lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    lines.extend(["xlen s", "xdel s 1-0 50-0 100-0", "xrange s - (4", "xread block 0 streams s 200", "xtrim s maxlen 2"]);
+    lines.extend([
+        "xlen s",
+        "xdel s 1-0 50-0 100-0",
+        "xrange s - (4-0",
+        "xread block 0 streams s 200",
+        "xtrim s maxlen 2",
+    ]);
     let replies = transact(&mut client, &lines).array();
     assert_eq!(replies[100], Reply::Integer(100));
     assert_eq!(replies[101], Reply::Integer(3));

@@ -52,7 +52,7 @@ fn new_entries_wake_all_readers_and_one_consumer_of_each_group() {
     }
     assert_eq!(read(later.reply()), ["3-0"]);
     assert_eq!(client.say("xread block 10 streams s $"), Reply::Null);
-    // A key of another type wakes nobody, and its successor does.
+    // A key of another type ends no wait.
     let mut reader = asking(&door, "xread block 0 streams t 0");
     until_waiting(&mut client, 1);
     client.say("rpush t x");
@@ -127,8 +127,9 @@ fn each_entry_is_delivered_and_acknowledged_once() {
             scope.spawn(move || {
                 let mut client = door.client();
                 while left.load(Ordering::Acquire) > 0 {
-                    let got =
-                        read(client.say(&format!("xreadgroup group g {thread} count 3 block 20 streams s >")));
+                    let got = read(
+                        client.say(&format!("xreadgroup group g {thread} count 3 block 20 streams s >")),
+                    );
                     for id in got {
                         assert_eq!(client.say(&format!("xack s g {id}")), Reply::Integer(1));
                         left.fetch_sub(1, Ordering::AcqRel);

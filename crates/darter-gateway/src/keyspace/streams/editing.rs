@@ -162,7 +162,10 @@ impl Keyspace {
     /// Returns the first chunk and its place.
     async fn first_stream_chunk(&mut self, records: &Aggregate) -> Result<Option<(Vec<u8>, Packed)>, Fault> {
         let range = records.range(Family::StreamChunk);
-        self.next_stream_record(&range).await?.map(|(at, record)| Ok((at, Packed::parse(&record)?))).transpose()
+        self.next_stream_record(&range)
+            .await?
+            .map(|(at, record)| Ok((at, Packed::parse(&record)?)))
+            .transpose()
     }
 
     /// Returns the chunk in which the entry of an id would be, and its place.
@@ -172,6 +175,9 @@ impl Keyspace {
         id: StreamId,
     ) -> Result<Option<(Vec<u8>, Packed)>, Fault> {
         let range = chunk_at(records, id);
-        self.next_stream_record(&range).await?.map(|(at, record)| Ok((at, Packed::parse(&record)?))).transpose()
+        self.next_stream_record(&range)
+            .await?
+            .map(|(at, record)| Ok((at, Packed::parse(&record)?)))
+            .transpose()
     }
 }

@@ -205,8 +205,7 @@ impl Keyspace {
         group: &Group,
         name: &[u8],
     ) -> Result<Option<Consumer>, Fault> {
-        let record =
-            self.stream_record(records, Family::StreamConsumer, &consumer_name(group, name)).await?;
+        let record = self.stream_record(records, Family::StreamConsumer, &consumer_name(group, name)).await?;
         record.map(|record| Consumer::parse(&record).ok_or(FOREIGN)).transpose()
     }
 

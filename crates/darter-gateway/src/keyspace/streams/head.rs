@@ -7,8 +7,8 @@
 //! | entries (`packed.rs`)
 //! ```
 //!
-//! Counts are little-endian. The entries of the first chunk are 0 if there is no chunk. The first id
-//! is 0-0 if there are no entries.
+//! Counts are little-endian. A stream without chunks has 0 entries in the first one, and a stream
+//! without entries has the first id 0-0.
 
 use super::id::StreamId;
 use super::packed::Packed;
@@ -314,7 +314,11 @@ mod tests {
             assert_eq!(Stream::of(&Head::parse(&record).unwrap()).unwrap(), written);
         }
         for bytes in 0..record.len() {
-            assert!(Head::parse(&record[..bytes]).and_then(|head| Stream::of(&head)?.tail.entries().map(drop)).is_err());
+            assert!(
+                Head::parse(&record[..bytes])
+                    .and_then(|head| Stream::of(&head)?.tail.entries().map(drop))
+                    .is_err()
+            );
         }
     }
 

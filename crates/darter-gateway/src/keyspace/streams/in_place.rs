@@ -17,7 +17,7 @@ pub(crate) struct Added {
 /// What a change of a head has found.
 enum Met<R> {
     Decided(Result<Change<R>, Fault>),
-    /// There is no head of a living stream.
+    /// The key is absent, has expired, or has another type.
     Other,
 }
 

@@ -24,6 +24,8 @@ mod in_place;
 mod packed;
 mod pending;
 mod reading;
+#[cfg(test)]
+mod tests;
 mod varint;
 
 pub(crate) use groups::{Consumer, Group};

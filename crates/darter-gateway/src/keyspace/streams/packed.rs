@@ -118,7 +118,7 @@ impl Packed {
         Some(Entry { id, body: &body[..body.len() - left.len()] })
     }
 
-    /// Returns the first and the last id; `None` if there are no entries.
+    /// Returns the first and the last id; `None` for a record without entries.
     ///
     /// # Errors
     /// Fails if the record is damaged.

@@ -1,4 +1,4 @@
-//! The pending entries of a consumer group: those that were delivered and not acknowledged. They lie in
+//! The pending entries of a consumer group, which were delivered and not acknowledged. They lie in
 //! *pages*, records of up to 4 KiB, in the order of the entries' ids.
 //!
 //! ```text
@@ -175,7 +175,11 @@ impl Keyspace {
     }
 
     /// Reads the page that has, or would have, the entry of an id.
-    async fn open_page<'e>(&mut self, edit: &'e mut PendingEdit, id: StreamId) -> Result<&'e mut Page, Fault> {
+    async fn open_page<'e>(
+        &mut self,
+        edit: &'e mut PendingEdit,
+        id: StreamId,
+    ) -> Result<&'e mut Page, Fault> {
         if edit.page_at(id).is_none() {
             self.close_page(edit).await?;
             let at = place_of_page(&edit.records, &edit.group, id);

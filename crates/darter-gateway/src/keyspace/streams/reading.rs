@@ -223,7 +223,11 @@ impl Keyspace {
         let records = stream.aggregate(key);
         while let Some(&id) = ids.get(at).filter(|id| stream.is_in_chunks(**id)) {
             at += 1;
-            let read = if id < stream.first { None } else { self.next_stream_record(&chunk_at(&records, id)).await? };
+            let read = if id < stream.first {
+                None
+            } else {
+                self.next_stream_record(&chunk_at(&records, id)).await?
+            };
             let Some((_, record)) = read else { continue };
             let entries = Packed::parse(&record)?;
             let Some((_, last)) = entries.ends()? else { continue };
