@@ -1,6 +1,6 @@
 //! `XINFO`: descriptions of streams.
 
-use super::stream_groups::{Found, find, no_such_group};
+use super::stream_groups::{Found, find, no_such_group, shown};
 use super::stream_reads::{write_entry, write_range};
 use super::streams::signed;
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
@@ -42,8 +42,12 @@ pub(super) async fn xinfo(call: &mut Call<'_>) -> Result<(), Fault> {
 /// Parses the options of `XINFO STREAM`: the number of entries to show in full, or `None`.
 fn full(call: &Call<'_>) -> Result<Option<usize>, Fault> {
     let args = call.args;
-    let wrong =
-        || Fault::said("ERR unknown subcommand or wrong number of arguments for 'STREAM'. Try XINFO HELP.");
+    let wrong = || {
+        let name = shown(args.get(1));
+        Fault::said(format!(
+            "ERR unknown subcommand or wrong number of arguments for '{name}'. Try XINFO HELP."
+        ))
+    };
     let mut words = args.from(3);
     match (words.next(), words.next(), words.next(), words.next()) {
         (None, ..) => Ok(None),
