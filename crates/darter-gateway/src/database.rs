@@ -24,6 +24,8 @@ pub enum Collection {
     Set,
     /// A list.
     List,
+    /// A stream.
+    Stream,
 }
 
 impl Collection {
@@ -35,6 +37,7 @@ impl Collection {
             Self::SortedSet => Kind::SortedSet.name(),
             Self::Set => Kind::Set.name(),
             Self::List => Kind::List.name(),
+            Self::Stream => Kind::Stream.name(),
         }
     }
 
@@ -46,6 +49,7 @@ impl Collection {
             Self::SortedSet => "ZRANGE",
             Self::Set => "SMEMBERS",
             Self::List => "LRANGE",
+            Self::Stream => "XRANGE",
         }
     }
 }
@@ -67,6 +71,7 @@ impl RedisValue {
             Kind::SortedSet => Self::Elements(Collection::SortedSet),
             Kind::Set => Self::Elements(Collection::Set),
             Kind::List => Self::Elements(Collection::List),
+            Kind::Stream => Self::Elements(Collection::Stream),
         })
     }
 

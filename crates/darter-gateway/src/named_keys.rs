@@ -33,10 +33,13 @@ pub(super) fn count_at(id: CommandId) -> Option<usize> {
 /// reads, and whose elements may be many, in a request that begins with argument `first`. All its
 /// other keys are those of the table, and those after an option such as `STORE`.
 pub(super) fn sources(id: CommandId, args: &Arguments<'_>, first: usize) -> Range<usize> {
-    use CommandId::{Copy, Rename, Renamenx, Sdiffstore, Sinterstore, Sunionstore, Zrangestore};
+    use CommandId::{
+        Copy, Rename, Renamenx, Sdiffstore, Sinterstore, Sunionstore, Xread, Xreadgroup, Zrangestore,
+    };
     match id {
         Copy | Rename | Renamenx => 1..2,
         Zrangestore => 2..3,
+        Xread | Xreadgroup => streams(args, first),
         Sdiffstore | Sinterstore | Sunionstore => 2..(args.len() - first).max(2),
         _ => count_at(id).map_or(0..0, |at| counted(args, first, at)),
     }
@@ -70,6 +73,13 @@ fn destinations_of_geo(args: &Arguments<'_>, first: usize) -> impl Iterator<Item
     })
 }
 
+/// Returns the positions of the keys of a read of streams: the first half of what follows the word
+/// `STREAMS`.
+fn streams(args: &Arguments<'_>, first: usize) -> Range<usize> {
+    let word = args.from(first).position(|word| word.eq_ignore_ascii_case(b"streams"));
+    word.map_or(0..0, |at| at + 1..at + 1 + (args.len() - first - at - 1) / 2)
+}
+
 /// Returns the positions of the keys that follow options such as `STORE`, in a request that begins
 /// with argument `first`.
 pub(super) fn destinations(id: CommandId, args: &Arguments<'_>, first: usize) -> Vec<usize> {
@@ -78,6 +88,7 @@ pub(super) fn destinations(id: CommandId, args: &Arguments<'_>, first: usize) ->
         CommandId::Georadius => geo(6),
         CommandId::Georadiusbymember => geo(5),
         CommandId::Sort => destination_of_sort(args, first).into_iter().collect(),
+        CommandId::Xgroup if args.len() > first + 2 => vec![2],
         _ => Vec::new(),
     }
 }

@@ -99,6 +99,8 @@ pub(super) fn events_of(command: &Command, args: &Arguments<'_>, key: &[u8], exi
     const TIMES: [&str; 4] = ["ex", "px", "exat", "pxat"];
     let (class, is_first) = (class_of(command), args.from(1).next() == Some(key));
     let event = match command.name {
+        // They report what they have done.
+        "xack" | "xautoclaim" | "xclaim" | "xgroup" | "xreadgroup" => return Vec::new(),
         "rename" | "renamenx" => return vec![(b'g', if is_first { "rename_from" } else { "rename_to" })],
         "copy" => (b'g', "copy_to"),
         "set" if has_option(args, 3, &TIMES) => return vec![(b'$', "set"), (b'g', "expire")],

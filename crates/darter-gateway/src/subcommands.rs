@@ -89,6 +89,16 @@ pub(super) static SUBCOMMANDS: &[Subcommand] = &[
     of(CommandId::Slowlog, "slowlog|help", 2),
     of(CommandId::Slowlog, "slowlog|len", 2),
     of(CommandId::Slowlog, "slowlog|reset", 2),
+    of_a_key(CommandId::Xgroup, "xgroup|create", -5),
+    of_a_key(CommandId::Xgroup, "xgroup|createconsumer", 5),
+    of_a_key(CommandId::Xgroup, "xgroup|delconsumer", 5),
+    of_a_key(CommandId::Xgroup, "xgroup|destroy", 4),
+    of(CommandId::Xgroup, "xgroup|help", 2),
+    of_a_key(CommandId::Xgroup, "xgroup|setid", -5),
+    of_a_key(CommandId::Xinfo, "xinfo|consumers", 4),
+    of_a_key(CommandId::Xinfo, "xinfo|groups", 3),
+    of(CommandId::Xinfo, "xinfo|help", 2),
+    of_a_key(CommandId::Xinfo, "xinfo|stream", -3),
 ];
 
 impl Subcommand {
@@ -110,7 +120,7 @@ impl Subcommand {
     pub(super) fn has(command: &Command) -> bool {
         use CommandId::{
             Client, Command as CommandOfCommands, Config, Function, Latency, Memory, Object, Pubsub, Script,
-            Slowlog,
+            Slowlog, Xgroup, Xinfo,
         };
         matches!(
             command.id,
@@ -124,6 +134,8 @@ impl Subcommand {
                 | Pubsub
                 | Script
                 | Slowlog
+                | Xgroup
+                | Xinfo
         )
     }
 

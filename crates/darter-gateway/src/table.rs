@@ -433,6 +433,44 @@ macro_rules! for_each_command {
                 Rpushx "rpushx" -3 [write denyoom fast] (1 1 1) "2.2.0" => lists::push(call, End::Right, true).await,
                     "As RPUSH, if the list exists", "as LPUSH";
             }
+            "stream" {
+                Xack "xack" -4 [write fast] (1 1 1) "5.0.0" => boxed(move || stream_groups::xack(call)).await,
+                    "Removes entries from the pending ones of a consumer group", "at one moment; refused over DART";
+                Xadd "xadd" -5 [write denyoom fast] (1 1 1) "5.0.0" => boxed(move || streams::xadd(call)).await,
+                    "Adds an entry; NOMKSTREAM, MAXLEN, MINID, LIMIT", "atomic";
+                Xautoclaim "xautoclaim" -6 [write fast] (1 1 1) "6.2.0" => boxed(move || stream_claims::xautoclaim(call)).await,
+                    "Gives the entries that have been pending for long to a consumer; COUNT, JUSTID", "as XCLAIM";
+                Xclaim "xclaim" -6 [write fast] (1 1 1) "5.0.0" => boxed(move || stream_claims::xclaim(call)).await,
+                    "Gives pending entries to a consumer; IDLE, TIME, RETRYCOUNT, FORCE, JUSTID, LASTID",
+                    "at one moment; the entries are read before; refused over DART";
+                Xdel "xdel" -3 [write fast] (1 1 1) "5.0.0" => boxed(move || streams::xdel(call)).await,
+                    "Deletes entries", "atomic";
+                Xgroup "xgroup" -2 [write] (0 0 0) "5.0.0" => boxed(move || stream_groups::xgroup(call)).await,
+                    "CREATE, CREATECONSUMER, DELCONSUMER, DESTROY, SETID: changes consumer groups; MKSTREAM, ENTRIESREAD",
+                    "at one moment; refused over DART";
+                Xinfo "xinfo" -2 [readonly] (0 0 0) "5.0.0" => boxed(move || stream_info::xinfo(call)).await,
+                    "CONSUMERS, GROUPS, STREAM: describes a stream and its consumer groups; FULL, COUNT", "each record separately";
+                Xlen "xlen" 2 [readonly fast] (1 1 1) "5.0.0" => boxed(move || streams::xlen(call)).await,
+                    "Returns the number of entries", "atomic";
+                Xpending "xpending" -3 [readonly] (1 1 1) "5.0.0" => boxed(move || stream_groups::xpending(call)).await,
+                    "Returns the pending entries of a consumer group; IDLE", "each part of about 4 KiB as it was at some time";
+                Xrange "xrange" -4 [readonly] (1 1 1) "5.0.0" => boxed(move || stream_reads::xrange(call, false)).await,
+                    "Returns the entries between two ids; COUNT",
+                    "of the last about 1 KiB of entries atomic; else each part of about 1 KiB as it was at some time, and entries that exist \
+                     throughout are returned once";
+                Xread "xread" -4 [readonly blocking movablekeys] (0 0 0) "5.0.0" => boxed(move || stream_reads::xread(call)).await,
+                    "Returns the entries of streams after given ids; COUNT; waits for one with BLOCK", "each stream separately, as XRANGE";
+                Xreadgroup "xreadgroup" -7 [write blocking movablekeys] (0 0 0) "5.0.0" => boxed(move || group_reads::xreadgroup(call)).await,
+                    "Delivers entries of streams to a consumer of a group; COUNT, NOACK; waits for one with BLOCK",
+                    "at one moment; the entries are read before; the clients of one gateway and group are served in the order in which \
+                     they came; refused over DART";
+                Xrevrange "xrevrange" -4 [readonly] (1 1 1) "5.0.0" => boxed(move || stream_reads::xrange(call, true)).await,
+                    "As XRANGE, in descending order", "as XRANGE";
+                Xsetid "xsetid" -3 [write denyoom fast] (1 1 1) "5.0.0" => boxed(move || streams::xsetid(call)).await,
+                    "Sets the last id of a stream; ENTRIESADDED, MAXDELETEDID", "atomic";
+                Xtrim "xtrim" -4 [write] (1 1 1) "5.0.0" => boxed(move || streams::xtrim(call)).await,
+                    "Removes the oldest entries; MAXLEN, MINID, LIMIT", "atomic";
+            }
             "ordered" {
                 Range "range" -3 [readonly] (0 0 0) "darter 0.1" => ordered::range(call).await,
                     "Returns keys and values between two bounds, `[key`, `(key`, `-` or `+`, in order; LIMIT n, REV (bounds then from high to \

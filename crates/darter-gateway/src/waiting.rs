@@ -3,7 +3,9 @@
 //! The clients of a gateway that wait for one key form a queue in the order in which they came. A
 //! command that may have added elements wakes the first of them, which tries its own command again;
 //! a client that leaves the queue wakes the next one. So each is served in its turn, and nothing is
-//! lost if a client goes before its turn.
+//! lost if a client goes before its turn. Clients that read a stream for a consumer group have a queue
+//! for each group. Those that read it without a group take nothing from each other, and all are
+//! woken.
 //!
 //! A gateway tells the others for which keys its clients wait, and they tell it once when they have
 //! added elements to such a key. If its client gets none, it tells them again. A gateway that did not
@@ -11,6 +13,7 @@
 //! before are not missed. Messages may be lost. Therefore the first client of each queue also tries again after a pause.
 
 use super::clients::Unblock;
+use super::keyspace::StreamId;
 use super::peers::{MessageKind, Peers};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,6 +36,17 @@ const TOLD_MAX: usize = 100_000;
 /// A client's place in the queues.
 type Place = Arc<Notify>;
 
+/// For what a client waits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Wanted {
+    /// An element, which one client gets.
+    Element,
+    /// Entries of a stream, of which each client of the consumer group gets others.
+    OfGroup(Vec<u8>),
+    /// Entries of a stream, which all clients get.
+    Entries,
+}
+
 /// The queues of a gateway, by key.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
@@ -46,7 +60,15 @@ pub(super) struct Waiting {
     others_count: AtomicUsize,
 }
 
-type Queues = BTreeMap<Vec<u8>, VecDeque<Place>>;
+type Queues = BTreeMap<Vec<u8>, BTreeMap<Wanted, VecDeque<Place>>>;
+
+/// Returns the places of a key that are woken together.
+fn woken_first(queues: &BTreeMap<Wanted, VecDeque<Place>>) -> impl Iterator<Item = &Place> {
+    let of = |(wanted, queue): (&Wanted, &'_ VecDeque<Place>)| {
+        if *wanted == Wanted::Entries { queue.len() } else { 1 }
+    };
+    queues.iter().flat_map(move |entry| entry.1.iter().take(of(entry)))
+}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -59,15 +81,18 @@ impl Waiting {
         self.count.load(Ordering::SeqCst) + self.others_count.load(Ordering::SeqCst) > 0
     }
 
-    /// Returns whether a client of this gateway waits for a key.
-    pub(super) fn has(&self, key: &[u8]) -> bool {
-        self.count.load(Ordering::SeqCst) > 0 && lock(&self.queues).contains_key(key)
+    /// Returns whether a new client must wait for another one of this gateway that wants the same of a
+    /// key.
+    pub(super) fn has(&self, key: &[u8], wanted: &Wanted) -> bool {
+        self.count.load(Ordering::SeqCst) > 0
+            && *wanted != Wanted::Entries
+            && lock(&self.queues).get(key).is_some_and(|queues| queues.contains_key(wanted))
     }
 
-    /// Wakes the first client of this gateway that waits for a key.
+    /// Wakes the clients of this gateway whose turn it is to try for a key.
     pub(super) fn wake(&self, key: &[u8]) {
-        if let Some(first) = lock(&self.queues).get(key).and_then(VecDeque::front) {
-            first.notify_one();
+        if let Some(queues) = lock(&self.queues).get(key) {
+            woken_first(queues).for_each(|place| place.notify_one());
         }
     }
 
@@ -85,7 +110,7 @@ impl Waiting {
 
     /// Does the same for all keys.
     pub(super) fn added_to_any(&self, peers: &Peers) {
-        lock(&self.queues).values().filter_map(VecDeque::front).for_each(|first| first.notify_one());
+        lock(&self.queues).values().flat_map(woken_first).for_each(|place| place.notify_one());
         let others = std::mem::take(&mut *lock(&self.others));
         self.others_count.store(0, Ordering::SeqCst);
         for key in others.keys() {
@@ -121,6 +146,9 @@ impl Waiting {
 pub(super) struct Waiter {
     waiting: Arc<Waiting>,
     keys: Vec<Vec<u8>>,
+    wanted: Wanted,
+    /// The ids after which the client reads streams, in the order of its request.
+    pub(super) after: Vec<StreamId>,
     place: Place,
     /// When the wait ends.
     until: Option<Instant>,
@@ -136,24 +164,37 @@ pub(super) struct Waiter {
 
 impl Waiter {
     /// Lets a client wait after all others.
-    pub(super) fn new(waiting: &Arc<Waiting>, mut keys: Vec<Vec<u8>>, until: Option<Instant>) -> Self {
+    pub(super) fn new(
+        waiting: &Arc<Waiting>,
+        mut keys: Vec<Vec<u8>>,
+        wanted: Wanted,
+        until: Option<Instant>,
+    ) -> Self {
         keys.sort_unstable();
         keys.dedup();
         let place = Place::default();
         let mut queues = lock(&waiting.queues);
         for key in &keys {
-            queues.entry(key.clone()).or_default().push_back(Arc::clone(&place));
+            let queues = queues.entry(key.clone()).or_default();
+            queues.entry(wanted.clone()).or_default().push_back(Arc::clone(&place));
         }
         drop(queues);
         waiting.count.fetch_add(1, Ordering::SeqCst);
         let waiting = Arc::clone(waiting);
-        Self { waiting, keys, place, until, told: None, is_new: true, unblocked: None, goes_on: true }
+        let (after, told, is_new, unblocked, goes_on) = (Vec::new(), None, true, None, true);
+        Self { waiting, keys, wanted, after, place, until, told, is_new, unblocked, goes_on }
     }
 
-    /// Returns whether the client is the first in the queue of a key.
-    pub(super) fn is_first(&self, key: &[u8]) -> bool {
+    /// Returns whether it is the client's turn to try for a key.
+    pub(super) fn may_try(&self, key: &[u8]) -> bool {
+        self.wanted == Wanted::Entries || self.is_first(key)
+    }
+
+    /// Returns whether the client is the first in its queue of a key.
+    fn is_first(&self, key: &[u8]) -> bool {
         let queues = lock(&self.waiting.queues);
-        queues.get(key).and_then(VecDeque::front).is_some_and(|first| Arc::ptr_eq(first, &self.place))
+        let queue = queues.get(key).and_then(|queues| queues.get(&self.wanted));
+        queue.and_then(VecDeque::front).is_some_and(|first| Arc::ptr_eq(first, &self.place))
     }
 
     /// Returns how the wait has ended, if it has.
@@ -182,7 +223,7 @@ impl Waiter {
     /// Waits until the command must be tried again.
     pub(super) async fn woken(&mut self, peers: &Peers) {
         let (mut until, now) = (self.until, Instant::now());
-        let is_first = self.tell(peers, now);
+        let is_first = self.tell(peers, now) || self.wanted == Wanted::Entries;
         if std::mem::take(&mut self.is_new) {
             // An element may have been added before the client was in the queues.
             return;
@@ -211,11 +252,17 @@ impl Drop for Waiter {
     fn drop(&mut self) {
         let mut queues = lock(&self.waiting.queues);
         for key in &self.keys {
-            let Some(queue) = queues.get_mut(key) else { continue };
+            let Some(of_key) = queues.get_mut(key) else { continue };
+            let Some(queue) = of_key.get_mut(&self.wanted) else { continue };
             let was_first = queue.front().is_some_and(|first| Arc::ptr_eq(first, &self.place));
             queue.retain(|place| !Arc::ptr_eq(place, &self.place));
             match queue.front() {
-                None => drop(queues.remove(key)),
+                None => {
+                    of_key.remove(&self.wanted);
+                    if of_key.is_empty() {
+                        queues.remove(key);
+                    }
+                }
                 // There may be more elements.
                 Some(first) if was_first => first.notify_one(),
                 Some(_) => {}
@@ -237,7 +284,11 @@ mod tests {
 
     fn waiter(waiting: &Arc<Waiting>, keys: &[&str]) -> Waiter {
         let keys = keys.iter().map(|key| key.as_bytes().to_vec()).collect();
-        Waiter::new(waiting, keys, None)
+        Waiter::new(waiting, keys, Wanted::Element, None)
+    }
+
+    fn stream_waiter(waiting: &Arc<Waiting>, wanted: Wanted) -> Waiter {
+        Waiter::new(waiting, vec![b"a".to_vec()], wanted, None)
     }
 
     /// Returns whether a client has been woken since the last call.
@@ -254,7 +305,8 @@ mod tests {
     fn clients_are_woken_in_the_order_in_which_they_came() {
         let waiting = Arc::<Waiting>::default();
         let [one, two, three] = [&["a"][..], &["b", "a", "b"], &["a"]].map(|keys| waiter(&waiting, keys));
-        assert!(waiting.has(b"a") && waiting.has(b"b") && !waiting.has(b"c") && waiting.is_any());
+        let has = |key: &[u8]| waiting.has(key, &Wanted::Element);
+        assert!(has(b"a") && has(b"b") && !has(b"c") && waiting.is_any());
         assert!(one.is_first(b"a") && two.is_first(b"b") && !two.is_first(b"a"));
         waiting.wake(b"a");
         assert_eq!([&one, &two, &three].map(is_woken), [true, false, false]);
@@ -263,11 +315,29 @@ mod tests {
         drop(one);
         assert_eq!([&two, &three].map(is_woken), [true, false]);
         drop(two);
-        assert!(is_woken(&three) && !waiting.has(b"b"));
+        assert!(is_woken(&three) && !has(b"b"));
         waiting.added_to_any(&peers());
         assert!(is_woken(&three));
         drop(three);
         assert!(!waiting.is_any() && lock(&waiting.queues).is_empty());
+    }
+
+    #[test]
+    fn all_readers_and_the_first_client_of_each_group_are_woken() {
+        let waiting = Arc::<Waiting>::default();
+        let of_group = |name: &[u8]| Wanted::OfGroup(name.to_vec());
+        let wanted = [Wanted::Entries, of_group(b"g"), Wanted::Entries, of_group(b"g"), of_group(b"h")];
+        let mut clients: Vec<Waiter> =
+            wanted.into_iter().map(|wanted| stream_waiter(&waiting, wanted)).collect();
+        let element = waiter(&waiting, &["a"]);
+        waiting.wake(b"a");
+        assert_eq!(clients.iter().map(is_woken).collect::<Vec<_>>(), [true, true, true, false, true]);
+        assert!(is_woken(&element) && clients[2].may_try(b"a") && !clients[3].may_try(b"a"));
+        assert!(waiting.has(b"a", &of_group(b"h")) && !waiting.has(b"a", &Wanted::Entries));
+        clients.remove(1);
+        assert_eq!(clients.iter().map(is_woken).collect::<Vec<_>>(), [false, false, true, false]);
+        drop((clients, element));
+        assert!(lock(&waiting.queues).is_empty());
     }
 
     #[test]
@@ -277,7 +347,7 @@ mod tests {
         assert_eq!(one.ended(), None);
         one.unblocked = Some(Unblock::Error);
         assert_eq!(one.ended(), Some(Unblock::Error));
-        let late = Waiter::new(&waiting, Vec::new(), Some(Instant::now()));
+        let late = Waiter::new(&waiting, Vec::new(), Wanted::Element, Some(Instant::now()));
         assert_eq!(late.ended(), Some(Unblock::Timeout));
     }
 
@@ -286,7 +356,7 @@ mod tests {
         let (waiting, now) = (Arc::<Waiting>::default(), Instant::now());
         waiting.others_wait(b"a", now, &peers());
         waiting.others_wait(b"b", now + TOLD_FOR / 2, &peers());
-        assert!(waiting.is_any() && !waiting.has(b"a"));
+        assert!(waiting.is_any() && !waiting.has(b"a", &Wanted::Element));
         waiting.others_wait(b"c", now + TOLD_FOR / 2, &peers());
         waiting.added(b"c", &peers());
         waiting.forget(now + TOLD_FOR);

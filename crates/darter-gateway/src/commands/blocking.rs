@@ -9,8 +9,9 @@ use crate::clients::Unblock;
 use crate::extended::Extended;
 use crate::fault::Fault;
 use crate::keyspace::End;
+use crate::number;
 use crate::turns;
-use crate::waiting::Waiter;
+use crate::waiting::{Waiter, Wanted};
 use std::time::{Duration, Instant};
 
 /// Longest wait; a longer one has no end.
@@ -38,14 +39,27 @@ fn timeout(text: &[u8]) -> Result<Option<Duration>, Fault> {
     Ok(Some(Duration::from_millis(millis as u64)).filter(|wait| *wait <= WAIT_MAX))
 }
 
+/// Parses a timeout in ms; `None` if the wait has no end.
+pub(super) fn timeout_in_ms(text: &[u8]) -> Result<Option<Duration>, Fault> {
+    let number = number::integer(text);
+    let number = number.ok_or_else(|| Fault::said("ERR timeout is not an integer or out of range"))?;
+    let millis = u64::try_from(number).map_err(|_| Fault::said("ERR timeout is negative"))?;
+    Ok((millis > 0).then(|| Duration::from_millis(millis)).filter(|wait| *wait <= WAIT_MAX))
+}
+
 /// Returns whether the client may take an element of a key now: no other client came before it.
 fn may_try(call: &Call<'_>, key: &[u8]) -> bool {
+    may_try_for(call, key, &Wanted::Element)
+}
+
+/// Returns whether it is the client's turn to try for a key.
+pub(super) fn may_try_for(call: &Call<'_>, key: &[u8], wanted: &Wanted) -> bool {
     if call.keys.is_in_transaction() {
         return true;
     }
     match &call.client.waiter {
-        None => !call.shared.waiting.has(key),
-        Some(waiter) => waiter.ended().is_none() && waiter.is_first(key),
+        None => !call.shared.waiting.has(key, wanted),
+        Some(waiter) => waiter.ended().is_none() && waiter.may_try(key),
     }
 }
 
@@ -61,6 +75,16 @@ fn wait<'k>(
     keys: impl Iterator<Item = &'k [u8]>,
     timeout: Option<Duration>,
 ) -> Result<(), Fault> {
+    wait_for(call, keys, Wanted::Element, timeout)
+}
+
+/// Lets the client wait for some keys, as `wait` does.
+pub(super) fn wait_for<'k>(
+    call: &mut Call<'_>,
+    keys: impl Iterator<Item = &'k [u8]>,
+    wanted: Wanted,
+    timeout: Option<Duration>,
+) -> Result<(), Fault> {
     if call.keys.is_in_transaction() {
         call.reply.null_array();
         return Ok(());
@@ -69,7 +93,7 @@ fn wait<'k>(
         None => {
             let until = timeout.map(|timeout| Instant::now() + timeout);
             let keys = keys.map(<[u8]>::to_vec).collect();
-            call.client.waiter = Some(Box::new(Waiter::new(&call.shared.waiting, keys, until)));
+            call.client.waiter = Some(Box::new(Waiter::new(&call.shared.waiting, keys, wanted, until)));
         }
         Some(waiter) => match waiter.ended() {
             None => waiter.goes_on = true,

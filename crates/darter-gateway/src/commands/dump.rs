@@ -57,6 +57,7 @@ async fn payload(call: &mut Call<'_>, key: &[u8], record: &[u8]) -> Result<Optio
             }
             Ok(dumped.dumped())
         }
+        Kind::Stream => Err(Fault::said("ERR DUMP of a stream is not supported")),
         Kind::Hash | Kind::SortedSet | Kind::Set => {
             let Some(aggregate) = call.keys.found(key, record, &[head.kind]).await? else { return Ok(None) };
             let dumped = elements(call, head.kind, &aggregate).await?.dumped();

@@ -24,6 +24,8 @@ enum Keys {
     Range { last: i64, step: i64 },
     /// As many as the argument says; they follow it.
     Counted,
+    /// The first half of the arguments.
+    FirstHalf,
     /// Redis does not describe it.
     Unknown,
 }
@@ -52,12 +54,13 @@ pub(super) fn key_flags(command: &Command, number: usize) -> &'static [&'static 
         Lset, Ltrim, Memory, Mset, Msetnx, Object, Persist, Pexpire, Pexpireat, Pfadd, Pfcount, Pfdebug,
         Pfmerge, Psetex, Rename, Renamenx, Restore, Rpop, Rpoplpush, Rpush, Rpushx, Sadd, Scard, Sdiffstore,
         Set, Setex, Setnx, Setrange, Sinterstore, Sismember, Smove, Sort, Spop, Srem, Strlen, Sunionstore,
-        Touch, Type, Unlink, Watch, Zadd, Zcard, Zdiffstore, Zinterstore, Zmpop, Zpopmax, Zpopmin,
-        Zrangestore, Zrem, Zremrangebylex, Zremrangebyrank, Zremrangebyscore, Zunionstore,
+        Touch, Type, Unlink, Watch, Xack, Xadd, Xautoclaim, Xclaim, Xdel, Xgroup, Xlen, Xreadgroup, Xsetid,
+        Xtrim, Zadd, Zcard, Zdiffstore, Zinterstore, Zmpop, Zpopmax, Zpopmin, Zrangestore, Zrem,
+        Zremrangebylex, Zremrangebyrank, Zremrangebyscore, Zunionstore,
     };
     match command.id {
         Exists | Hexists | Hlen | Hstrlen | Llen | Memory | Object | Scard | Sismember | Strlen | Touch
-        | Type | Watch | Zcard => &["RO"],
+        | Type | Watch | Xlen | Zcard => &["RO"],
         Bitop | Geosearchstore | Pfmerge | Sdiffstore | Sinterstore | Sunionstore | Zdiffstore
         | Zinterstore | Zrangestore | Zunionstore
             if number > 0 =>
@@ -72,9 +75,8 @@ pub(super) fn key_flags(command: &Command, number: usize) -> &'static [&'static 
         Blmove | Brpoplpush | Lmove | Rename | Renamenx | Rpoplpush | Smove if number == 0 => {
             &["RW", "access", "delete"]
         }
-        Hdel | Lrem | Ltrim | Srem | Zrem | Zremrangebylex | Zremrangebyrank | Zremrangebyscore => {
-            &["RW", "delete"]
-        }
+        Hdel | Lrem | Ltrim | Srem | Xautoclaim | Xdel | Xtrim | Zrem | Zremrangebylex | Zremrangebyrank
+        | Zremrangebyscore => &["RW", "delete"],
         Append | Blmove | Brpoplpush | Hsetnx | Linsert | Lmove | Lpush | Lpushx | Pfadd | Rpoplpush
         | Rpush | Rpushx | Sadd | Smove => &["RW", "insert"],
         Pfcount | Pfdebug => &["RW", "access"],
@@ -85,7 +87,8 @@ pub(super) fn key_flags(command: &Command, number: usize) -> &'static [&'static 
             &["OW", "update"]
         }
         Expire | Expireat | Geoadd | Hmset | Hset | Lset | Persist | Pexpire | Pexpireat | Setrange
-        | Sinterstore | Zadd => &["RW", "update"],
+        | Sinterstore | Xack | Xadd | Xclaim | Xgroup | Xsetid | Zadd => &["RW", "update"],
+        Xreadgroup => &["RO", "access"],
         _ if command.is("readonly") => &["RO", "access"],
         _ => &["RW", "access", "update"],
     }
@@ -93,7 +96,7 @@ pub(super) fn key_flags(command: &Command, number: usize) -> &'static [&'static 
 
 /// Returns what Redis notes about the use of a command's keys.
 fn notes(command: &Command) -> Option<&'static str> {
-    use CommandId::{Bitfield, Eval, EvalRo, Fcall, FcallRo, Getex, Pfcount, Set};
+    use CommandId::{Bitfield, Eval, EvalRo, Fcall, FcallRo, Getex, Pfcount, Set, Xadd};
     match command.id {
         Bitfield => Some("This command allows both access and modification of the key"),
         Eval | Fcall => {
@@ -106,6 +109,7 @@ fn notes(command: &Command) -> Option<&'static str> {
         Pfcount => {
             Some("RW because it may change the internal representation of the key, and propagate to replicas")
         }
+        Xadd => Some("UPDATE instead of INSERT because of the optional trimming feature"),
         Set => Some("RW and ACCESS due to the optional `GET` argument"),
         _ => None,
     }
@@ -120,8 +124,8 @@ impl KeySpec {
     pub(super) fn all_of(command: &Command) -> Vec<Self> {
         use CommandId::{
             Bitop, Blmove, Brpoplpush, Copy, Georadius, Georadiusbymember, Geosearchstore, Lmove, Pfmerge,
-            Rename, Renamenx, Rpoplpush, Sdiffstore, Sinterstore, Smove, Sort, SortRo, Sunionstore,
-            Zrangestore,
+            Rename, Renamenx, Rpoplpush, Sdiffstore, Sinterstore, Smove, Sort, SortRo, Sunionstore, Xread,
+            Xreadgroup, Zrangestore,
         };
         let one = Keys::Range { last: 0, step: 1 };
         let (first, last, step) = command.keys;
@@ -129,6 +133,10 @@ impl KeySpec {
             let number = usize::from(first > 0);
             Self::of(command, number, Begin::At(crate::number::signed(at)), Keys::Counted)
         });
+        if matches!(command.id, Xread | Xreadgroup) {
+            let from = if command.id == Xread { 1 } else { 4 };
+            return vec![Self::of(command, 0, Begin::Behind("STREAMS", from), Keys::FirstHalf)];
+        }
         if first == 0 {
             return counted.into_iter().collect();
         }
@@ -171,7 +179,14 @@ impl KeySpec {
     pub(super) fn of_subcommand(subcommand: &Subcommand) -> Option<Self> {
         let begin = Begin::At(subcommand.keys.0);
         let keys = Keys::Range { last: 0, step: 1 };
-        (subcommand.keys.0 > 0).then_some(Self { notes: None, flags: &["RO"], begin, keys })
+        let flags: &[&str] = match subcommand.name {
+            "xgroup|create" | "xgroup|createconsumer" => &["RW", "insert"],
+            "xgroup|delconsumer" | "xgroup|destroy" => &["RW", "delete"],
+            "xgroup|setid" => &["RW", "update"],
+            _ if subcommand.of == CommandId::Xinfo => &["RO", "access"],
+            _ => &["RO"],
+        };
+        (subcommand.keys.0 > 0).then_some(Self { notes: None, flags, begin, keys })
     }
 
     /// Writes the specification.
@@ -202,6 +217,9 @@ impl KeySpec {
         match self.keys {
             Keys::Range { last, step } => {
                 write_part(reply, "range", &[("lastkey", last), ("keystep", step), ("limit", 0)]);
+            }
+            Keys::FirstHalf => {
+                write_part(reply, "range", &[("lastkey", -1), ("keystep", 1), ("limit", 2)]);
             }
             Keys::Counted => {
                 write_part(reply, "keynum", &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)]);

@@ -23,11 +23,16 @@ pub(super) fn end_of(argument: &[u8]) -> Result<End, Fault> {
     }
 }
 
-/// Fails if an element is too long for lists: a transaction that moves it from one chunk to another,
-/// or changes its chunk, keeps the old and the new record together, where one value fits.
-fn check(call: &Call<'_>, key: &[u8], mut elements: impl Iterator<Item = usize>) -> Result<(), Fault> {
+/// Returns the most bytes of an element: a transaction that moves it from one chunk to another, or
+/// changes its chunk, keeps the old and the new record together, where one value fits.
+pub(super) fn element_bytes_max(call: &Call<'_>, key: &[u8]) -> usize {
     let place = key.len() + RECORD_BYTES;
-    let most = call.shared.argument_bytes_max.saturating_sub(place) / 2;
+    call.shared.argument_bytes_max.saturating_sub(place) / 2
+}
+
+/// Fails if an element is too long for lists.
+fn check(call: &Call<'_>, key: &[u8], mut elements: impl Iterator<Item = usize>) -> Result<(), Fault> {
+    let most = element_bytes_max(call, key);
     match elements.find(|&bytes| bytes > most) {
         None => Ok(()),
         Some(bytes) => Err(Fault::said(format!(

@@ -18,6 +18,7 @@ mod expiry;
 mod functions;
 mod geo;
 mod geo_search;
+mod group_reads;
 mod hashes;
 mod hyperloglog;
 mod information;
@@ -50,6 +51,12 @@ mod slowlog;
 mod sort;
 mod sorted_set_operations;
 mod sorted_sets;
+mod stream_arguments;
+mod stream_claims;
+mod stream_groups;
+mod stream_info;
+mod stream_reads;
+mod streams;
 mod strings;
 mod transactions;
 
@@ -201,8 +208,9 @@ pub(super) fn has_to_wait(client: &Client) -> bool {
 /// Wakes the clients that wait for elements which a command may have added.
 #[cold]
 fn wake(call: &mut Call<'_>, command: &Command) {
-    use CommandId::{Eval, Evalsha, Exec, Fcall};
-    if has_to_wait(call.client) {
+    use CommandId::{Eval, Evalsha, Exec, Fcall, Xack, Xautoclaim, Xclaim, Xreadgroup};
+    // The last four add nothing for which a client waits.
+    if has_to_wait(call.client) || matches!(command.id, Xack | Xautoclaim | Xclaim | Xreadgroup) {
         return;
     }
     let (waiting, peers) = (&call.shared.waiting, &call.shared.peers);

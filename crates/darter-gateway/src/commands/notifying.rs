@@ -40,6 +40,7 @@ pub(super) async fn report(call: &mut Call<'_>, command: &Command) -> Result<(),
     for event in events {
         let (key, events) = match event {
             KeyEvent::Expired(key) => (key, vec![(b'x', "expired")]),
+            KeyEvent::Did(key, what) => (key, vec![(b't', what)]),
             KeyEvent::Touched(_) if is_silent(command) => continue,
             KeyEvent::Touched(key) => {
                 if !seen.insert(key.clone()) {

@@ -64,6 +64,7 @@ async fn stored(keys: &mut Keyspace, key: &[u8]) -> Result<Option<(&'static str,
             return Ok(Some((encoding_of(value), if is_shared { i32::MAX.into() } else { 1 })));
         }
         Kind::List => return Ok(Some(("quicklist", 1))),
+        Kind::Stream => return Ok(Some(("stream", 1))),
         Kind::Hash | Kind::Set | Kind::SortedSet => {}
     }
     let Some(aggregate) = keys.found(key, &record, &[head.kind]).await? else { return Ok(None) };

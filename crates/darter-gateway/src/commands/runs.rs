@@ -30,7 +30,7 @@ fn is_for_runs(id: CommandId) -> bool {
     use CommandId::{
         Append, Decr, Decrby, Expire, Expireat, Hincrby, Hincrbyfloat, Hmset, Hset, Hsetnx, Incr, Incrby,
         Incrbyfloat, Lpop, Lpush, Lpushx, Persist, Pexpire, Pexpireat, Pfadd, Rpop, Rpush, Rpushx, Sadd, Set,
-        Setbit, Setnx, Setrange, Zadd, Zincrby,
+        Setbit, Setnx, Setrange, Xadd, Zadd, Zincrby,
     };
     matches!(
         id,
@@ -62,6 +62,7 @@ fn is_for_runs(id: CommandId) -> bool {
             | Setbit
             | Setnx
             | Setrange
+            | Xadd
             | Zadd
             | Zincrby
     )

@@ -272,7 +272,7 @@ pub(super) async fn within(
     if call.keys.is_in_transaction() {
         return Box::pin(body(call)).await;
     }
-    supported(call, "a change of a list that takes several records")?;
+    supported(call, "a change of a key that takes several records")?;
     let run = async |call: &mut Call<'_>| {
         body(call).await?;
         Ok(Body::Done)
@@ -394,6 +394,12 @@ pub(super) async fn run_from_script(call: &mut Call<'_>, is_read_only: bool) -> 
         }
         Some(command) if command.is("noscript") || is_excluded(command.id) => {
             "ERR This Redis command is not allowed from script"
+        }
+        Some(_) if super::stream_reads::waits(&call.args) => {
+            let name = String::from_utf8_lossy(call.args.get(0));
+            let refused = format!("ERR {name} command is not allowed with BLOCK option from scripts");
+            call.reply.error(&refused);
+            return Ok(());
         }
         Some(command) if is_read_only && is_writing(command) => {
             "ERR Write commands are not allowed from read-only scripts."

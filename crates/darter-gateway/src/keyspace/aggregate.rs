@@ -121,11 +121,11 @@ impl DerefMut for Session {
 }
 
 /// Returns the elements of a key whose head needs a doubt that other clients leave in place for
-/// `held_seconds`; `None` if it has such a doubt, or if the head is the whole value. A list needs no
-/// doubt: each element that is added changes a chunk or the head.
+/// `held_seconds`; `None` if it has such a doubt, or if the head is the whole value. A list or a
+/// stream needs no doubt: each element that is added changes a chunk or the head.
 pub(super) fn doubtable(key: &[u8], head: &Head<'_>, held_seconds: u8) -> Option<Aggregate> {
     let is_held = head.doubted_since().is_some() && head.held_seconds() >= held_seconds;
-    Aggregate::of(key, head).filter(|_| head.kind != Kind::List && !is_held)
+    Aggregate::of(key, head).filter(|_| !head.kind.lasts() && !is_held)
 }
 
 /// Fails if an element of this name is too long to be stored with the key.
@@ -136,6 +136,7 @@ pub(super) fn check_name(kind: Kind, key: &[u8], name: &[u8]) -> Result<(), Faul
             ("member", MEMBER_BYTES, name.len() + zeros, ", each zero byte of the member counted twice")
         }
         Kind::Set => ("member", FIELD_BYTES, name.len(), ""),
+        Kind::Stream => ("name", FIELD_BYTES, name.len(), ""),
         Kind::Hash | Kind::List | Kind::String => ("field", FIELD_BYTES, name.len(), ""),
     };
     let key = key.len();
@@ -167,6 +168,9 @@ impl Kind {
             Self::Hash | Self::Set => &[Family::Field],
             Self::SortedSet => &[Family::Member, Family::Score],
             Self::List => &[Family::ListChunk],
+            Self::Stream => {
+                &[Family::StreamChunk, Family::StreamGroup, Family::StreamConsumer, Family::StreamPending]
+            }
         }
     }
 }
@@ -198,12 +202,19 @@ impl Aggregate {
     /// Returns the aggregate that an element belongs to, from the element's place alone. A set is
     /// returned as a hash, whose elements are in the same family.
     pub(super) fn of_place(family: Family, place: &[u8]) -> Option<Self> {
-        let kind = [Kind::Hash, Kind::SortedSet, Kind::List]
+        let kind = [Kind::Hash, Kind::SortedSet, Kind::List, Kind::Stream]
             .into_iter()
             .find(|kind| kind.families().contains(&family))?;
         let (bytes, rest) = place.get(1..)?.split_first_chunk::<2>()?;
         let stem = 2 + usize::from(u16::from_be_bytes(*bytes)) + size_of::<Generation>();
         (rest.len() + 2 >= stem).then(|| Self { kind, stem: place[1..=stem].to_vec(), packed: None })
+    }
+
+    /// Returns the list or the stream that a record other than the head belongs to, from its place.
+    pub(super) fn of_chunk(place: &[u8]) -> Option<Self> {
+        let families = [Kind::List, Kind::Stream].map(Kind::families).concat();
+        let family = families.into_iter().find(|family| place.first() == Some(&(*family as u8)))?;
+        Self::of_place(family, place)
     }
 
     /// Returns the type of the key.
@@ -257,9 +268,10 @@ impl Aggregate {
     }
 }
 
-/// Returns whether there are no elements. A list whose head exists has elements.
+/// Returns whether there are no elements. A list whose head exists has elements, and a stream exists
+/// without any.
 pub(super) async fn is_empty(session: &mut Session, aggregate: &Aggregate) -> Result<bool, Fault> {
-    if aggregate.kind == Kind::List {
+    if aggregate.kind.lasts() {
         return Ok(false);
     }
     let Some(&family) = aggregate.kind.families().first() else { return Ok(false) };

@@ -5,12 +5,13 @@
 use super::aggregate::Aggregate;
 use super::sweep::idle;
 use super::transfer::{Destination, Transferred};
-use super::{Change, Expiry, Family, Head, Keyspace, Kind, record_of_score, session};
+use super::{Change, Expiry, Family, Head, Keyspace, Kind, Retries, record_of_score, session};
 use crate::Stop;
 use crate::fault::Fault;
 use darter::engine::Engine;
 use darter::{Store, block_on};
 use darter_memnode::{MemNode, MemNodeOptions, Region};
+use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -96,6 +97,25 @@ pub(super) fn cross<A, B>(
         drop((one, other));
         block_on(judge(&mut after, &key, told_one, told_other));
     }
+}
+
+/// Runs a transaction until it commits.
+pub(super) async fn within<T>(
+    keys: &mut Keyspace,
+    body: impl AsyncFn(&mut Keyspace) -> Result<T, Fault>,
+) -> T {
+    let mut retries = Retries::default();
+    for attempt in 0.. {
+        keys.begin(attempt, &BTreeSet::new()).await.unwrap();
+        let done = body(keys).await;
+        let is_done = keys.commit().await.unwrap();
+        keys.roll_back();
+        if is_done {
+            return done.unwrap();
+        }
+        retries.again().await.unwrap();
+    }
+    unreachable!("attempts have no end")
 }
 
 async fn add_field(keys: &mut Keyspace, key: &[u8]) -> Result<(), Fault> {

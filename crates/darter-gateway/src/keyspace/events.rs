@@ -6,8 +6,8 @@ use super::key_event::KeyEvent;
 use super::{Family, Keyspace, session};
 use darter::{Change, Condition, Error, PutOutcome};
 
-/// The families of elements: of hashes and sets, of sorted sets, and the chunks of lists.
-const ELEMENTS: [u8; 3] = *b"fme";
+/// The families of elements: of hashes and sets, of sorted sets, and the chunks of lists and streams.
+const ELEMENTS: [u8; 4] = *b"fmex";
 
 /// Returns the key to which a record belongs.
 fn key_of(place: &[u8]) -> Option<&[u8]> {
@@ -126,6 +126,13 @@ impl Keyspace {
             && session.events.is_some() != yes
         {
             session.events = yes.then(Vec::new);
+        }
+    }
+
+    /// Notes what a command has done with a key, besides the changes that are recorded anyway.
+    pub(crate) fn note_event(&mut self, key: &[u8], what: &'static str) {
+        if let Some(events) = self.session.as_mut().and_then(|session| session.events.as_mut()) {
+            events.push(KeyEvent::Did(key.to_vec(), what));
         }
     }
 

@@ -38,7 +38,7 @@ pub(crate) struct Stepped {
 }
 
 /// The phases of a round.
-const STAGES: [WalkPhase; 8] = [
+const STAGES: [WalkPhase; 12] = [
     WalkPhase::Ends(Family::Key),
     WalkPhase::Ends(Family::Cursor),
     WalkPhase::Ends(Family::Building),
@@ -46,6 +46,10 @@ const STAGES: [WalkPhase; 8] = [
     WalkPhase::Graves(Family::Member),
     WalkPhase::Graves(Family::Score),
     WalkPhase::Graves(Family::ListChunk),
+    WalkPhase::Graves(Family::StreamChunk),
+    WalkPhase::Graves(Family::StreamConsumer),
+    WalkPhase::Graves(Family::StreamGroup),
+    WalkPhase::Graves(Family::StreamPending),
     WalkPhase::Indexes,
 ];
 
@@ -107,7 +111,11 @@ fn end_of(family: Family, record: &[u8]) -> Option<u64> {
         | Family::Library
         | Family::ListChunk
         | Family::Member
-        | Family::Score => None,
+        | Family::Score
+        | Family::StreamChunk
+        | Family::StreamConsumer
+        | Family::StreamGroup
+        | Family::StreamPending => None,
     }
 }
 

@@ -24,13 +24,19 @@ impl Aggregate {
         match self.kind() {
             Kind::Hash | Kind::Set => Family::Field,
             Kind::List => Family::ListChunk,
+            Kind::Stream => Family::StreamChunk,
             Kind::String | Kind::SortedSet => Family::Member,
         }
     }
 
     /// Returns all elements, ascending.
     pub(crate) fn elements(&self) -> Elements {
-        Elements { aggregate: self.clone(), range: self.range(self.names()) }
+        self.elements_of(self.names())
+    }
+
+    /// Returns all elements of a family, ascending.
+    pub(super) fn elements_of(&self, family: Family) -> Elements {
+        Elements { aggregate: self.clone(), range: self.range(family) }
     }
 
     /// Returns the elements between two bounds, ascending.
@@ -137,18 +143,18 @@ impl Keyspace {
             return Ok(walk_packed((aggregate, packed), range, count, visit));
         }
         session(&mut self.session, &self.store)?.has_read_all(aggregate)?;
-        let is_list = aggregate.kind() == Kind::List;
+        let has_chunks = aggregate.kind().lasts();
         while count > 0 {
-            let mut of_list = Vec::new();
+            let mut chunks = Vec::new();
             let walked = self.next_chunk(range, &mut chunk, &mut count, |place, record| {
                 visit(aggregate.element(place), record);
-                if is_list {
-                    of_list.push(place.to_vec());
+                if has_chunks {
+                    chunks.push(place.to_vec());
                 }
             });
             let walked = walked.await?;
             let session = session(&mut self.session, &self.store)?;
-            for place in of_list {
+            for place in chunks {
                 session.has_read_chunk(place);
             }
             if walked == Walked::Through {

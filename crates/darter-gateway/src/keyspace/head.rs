@@ -7,6 +7,7 @@
 //! body of a string:     its value
 //! body if it is packed: the elements (`packed.rs`, `lists/packed.rs`)
 //! body of a list:       generation, 8 bytes | its chunks (`lists/form.rs`)
+//! body of a stream:     generation, 8 bytes | its counts and last entries (`streams/head.rs`)
 //! body of others:       generation, 8 bytes | doubt if any, 16 bytes
 //! ```
 //!
@@ -44,9 +45,11 @@ pub(crate) enum Kind {
     Set = 3,
     /// Elements in an order, in the head or in chunks of a generation.
     List = 4,
+    /// Entries with ids, in the head and in chunks of a generation.
+    Stream = 5,
 }
 
-const KINDS: [Kind; 5] = [Kind::String, Kind::Hash, Kind::SortedSet, Kind::Set, Kind::List];
+const KINDS: [Kind; 6] = [Kind::String, Kind::Hash, Kind::SortedSet, Kind::Set, Kind::List, Kind::Stream];
 
 impl Kind {
     /// Returns the name of the type, as in replies of `TYPE`.
@@ -57,12 +60,19 @@ impl Kind {
             Self::SortedSet => "zset",
             Self::Set => "set",
             Self::List => "list",
+            Self::Stream => "stream",
         }
     }
 
     /// Returns whether a name is the name of the type.
     pub(crate) fn is_named(self, name: &[u8]) -> bool {
         name.eq_ignore_ascii_case(self.name().as_bytes())
+    }
+
+    /// Returns whether a key of this type exists as long as its head does. The head of another type may
+    /// be there without elements.
+    pub(super) fn lasts(self) -> bool {
+        matches!(self, Self::String | Self::List | Self::Stream)
     }
 
     fn of(code: u8) -> Option<Self> {
@@ -92,7 +102,7 @@ fn check(kind: Kind, is_packed: bool, body: &[u8]) -> Result<(), Fault> {
         return if is_valid { Ok(()) } else { Err(FOREIGN) };
     }
     match (kind, body.len()) {
-        (Kind::String, _) | (_, GENERATION_BYTES) | (Kind::List, GENERATION_BYTES..) => Ok(()),
+        (Kind::String, _) | (_, GENERATION_BYTES) | (Kind::List | Kind::Stream, GENERATION_BYTES..) => Ok(()),
         (_, bytes) if bytes == GENERATION_BYTES + DOUBT_BYTES => Ok(()),
         _ => Err(FOREIGN),
     }
@@ -145,7 +155,7 @@ impl<'r> Head<'r> {
     pub(crate) fn string(&self) -> Result<&'r [u8], Fault> {
         match self.kind {
             Kind::String => Ok(self.body),
-            Kind::Hash | Kind::SortedSet | Kind::Set | Kind::List => Err(WRONG_TYPE),
+            Kind::Hash | Kind::SortedSet | Kind::Set | Kind::List | Kind::Stream => Err(WRONG_TYPE),
         }
     }
 
@@ -159,14 +169,14 @@ impl<'r> Head<'r> {
     pub(super) fn with_generation(&self, record: &mut Vec<u8>, generation: Generation) {
         Self::begin(record, self.kind, self.expiry);
         record.extend_from_slice(&generation);
-        if self.kind == Kind::List {
+        if self.kind.lasts() {
             record.extend_from_slice(self.body.get(generation.len()..).unwrap_or_default());
         }
     }
 
     /// Returns when the doubt in the head was written, in ms since the Unix epoch.
     pub(super) fn doubted_since(&self) -> Option<u64> {
-        self.generation().filter(|_| self.kind != Kind::List)?;
+        self.generation().filter(|_| !self.kind.lasts())?;
         self.body[size_of::<Generation>()..].first_chunk().map(|since| u64::from_le_bytes(*since))
     }
 

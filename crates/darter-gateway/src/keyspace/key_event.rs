@@ -5,6 +5,8 @@
 pub(crate) enum KeyEvent {
     /// A record of the key has changed.
     Touched(Vec<u8>),
+    /// A command has done this with the key, besides other changes.
+    Did(Vec<u8>, &'static str),
     /// The key was removed because its time was over.
     Expired(Vec<u8>),
 }

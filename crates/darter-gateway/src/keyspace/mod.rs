@@ -12,7 +12,7 @@
 //! The elements of a small hash, set or sorted set lie in its head (`packed.rs`, `small.rs`). Those of
 //! a large one are separate records (`aggregate.rs`, `fields.rs`, `members.rs`), each as atomic as a
 //! head. A head without elements also counts as absent. The elements of a list lie in its head, or in
-//! chunks (`lists`).
+//! chunks (`lists`), and the entries of a stream in both (`streams`).
 
 mod aggregate;
 mod atomically;
@@ -40,6 +40,7 @@ mod retries;
 mod small;
 #[cfg(test)]
 mod small_crossings;
+mod streams;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -61,6 +62,10 @@ pub(super) use order::{record_of_score, score_of_record};
 pub(super) use packed::{Packed, Tally};
 pub(super) use retries::Retries;
 pub(super) use small::Taken;
+pub(super) use streams::{
+    Added, Consumer, Entry as StreamEntry, Group, NewId, Pending, PendingEdit, PendingWalk, Stream, StreamId,
+    StreamWalk, Trim, TrimTo, body_of,
+};
 pub(super) use sweep::FORGOTTEN_MS;
 pub(super) use transfer::{Destination, Transferred};
 pub(super) use walk::{Chunk, KeyRange, Walked};
@@ -98,6 +103,14 @@ pub(super) enum Family {
     Member = b'm' as isize,
     /// Members of sorted sets, by score.
     Score = b's' as isize,
+    /// Chunks of streams.
+    StreamChunk = b'x' as isize,
+    /// Consumers of streams.
+    StreamConsumer = b'u' as isize,
+    /// Consumer groups of streams.
+    StreamGroup = b'y' as isize,
+    /// Pending entries of consumer groups.
+    StreamPending = b'p' as isize,
 }
 
 /// The effect of a command on a key.

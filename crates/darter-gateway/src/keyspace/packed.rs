@@ -65,7 +65,7 @@ fn split(kind: Kind, bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {
     let (record, rest) = match kind {
         Kind::Hash => split_text(rest)?,
         Kind::SortedSet => rest.split_at_checked(SCORE_BYTES)?,
-        Kind::Set | Kind::List | Kind::String => (&rest[..0], rest),
+        Kind::Set | Kind::List | Kind::Stream | Kind::String => (&rest[..0], rest),
     };
     Some(((name, record), rest))
 }

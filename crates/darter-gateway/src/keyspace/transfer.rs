@@ -80,8 +80,8 @@ impl Keyspace {
     pub(crate) async fn count_elements(&mut self, key: &[u8], most: usize) -> Result<usize, Fault> {
         let Some(record) = self.head_record(key).await? else { return Ok(0) };
         let aggregate = Aggregate::of(key, &Head::parse(&record)?);
-        // A list is only copied in a transaction.
-        let Some(aggregate) = aggregate.filter(|aggregate| aggregate.kind() != Kind::List) else {
+        // A list or a stream is only copied in a transaction.
+        let Some(aggregate) = aggregate.filter(|aggregate| !aggregate.kind().lasts()) else {
             return Ok(0);
         };
         let mut count = 0;
@@ -104,10 +104,11 @@ impl Keyspace {
             head.rewrite(&mut record, head.expiry);
             return Ok(Some(Copied { record, aggregate: None }));
         };
-        if head.kind == Kind::List && !self.is_in_transaction() {
-            return Err(Fault::said(
-                "ERR the list is too large to be copied or renamed in one transaction; nothing has changed",
-            ));
+        if head.kind.lasts() && !self.is_in_transaction() {
+            return Err(Fault::said(format!(
+                "ERR the {} is too large to be copied or renamed in one transaction; nothing has changed",
+                head.kind.name()
+            )));
         }
         let generation = darter_fabric::random_word().to_le_bytes();
         let copy = Aggregate::new(head.kind, to, generation);
@@ -133,6 +134,24 @@ impl Keyspace {
         to: &Aggregate,
         head: Option<&[u8]>,
     ) -> Result<bool, Fault> {
+        let own = [from.names()];
+        let families = if from.kind() == Kind::Stream { from.kind().families() } else { &own };
+        for &family in families {
+            if !self.copy_family(from, to, family, head).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Copies the elements of a family, as [`Keyspace::copy_elements`] does.
+    async fn copy_family(
+        &mut self,
+        from: &Aggregate,
+        to: &Aggregate,
+        family: Family,
+        head: Option<&[u8]>,
+    ) -> Result<bool, Fault> {
         let (began, announcement) = (Instant::now(), place_of_announcement(to));
         let mut at = Vec::new();
         place(&mut at, Family::Key, from.key());
@@ -140,9 +159,9 @@ impl Keyspace {
         // beginning.
         let (mut most, mut count) = (CHUNK, 0);
         if head.is_none() {
-            self.walk_elements(&mut from.elements(), usize::MAX, |_, _| most += 2).await?;
+            self.walk_elements(&mut from.elements_of(family), usize::MAX, |_, _| most += 2).await?;
         }
-        let (mut elements, mut walked) = (from.elements(), Walked::Paused);
+        let (mut elements, mut walked) = (from.elements_of(family), Walked::Paused);
         while walked == Walked::Paused {
             let now = self.now + began.elapsed().as_millis() as u64;
             let announced = session(&mut self.session, &self.store)?;
@@ -161,7 +180,7 @@ impl Keyspace {
             let session = session(&mut self.session, &self.store)?;
             for (name, record) in met {
                 to.check(&name)?;
-                session.store(&to.place(to.names(), &name), Some(&record)).await?;
+                session.store(&to.place(family, &name), Some(&record)).await?;
                 if to.kind() == Kind::SortedSet {
                     // After the member, since the stamp is as old as the member.
                     let index = Scored::parse(&record)?.index(&name);
@@ -250,8 +269,8 @@ impl Keyspace {
             }
             let mut at = Vec::new();
             place(&mut at, Family::Key, from);
-            // A list is read in the transaction that removes it.
-            if let Some(elements) = elements.as_ref().filter(|elements| elements.kind() != Kind::List) {
+            // A list or a stream is read in the transaction that removes it.
+            if let Some(elements) = elements.as_ref().filter(|elements| !elements.kind().lasts()) {
                 self.wait_while_held(&at, &record).await?;
                 let session = session(&mut self.session, &self.store)?;
                 let marked = mark(session, elements, &record, self.now, 1 << copies).await?;

@@ -28,7 +28,7 @@ fn strings(words: &[&str]) -> Reply {
 }
 
 /// A client that has sent a request.
-fn asking(door: &Door, line: &str) -> Client {
+pub fn asking(door: &Door, line: &str) -> Client {
     let mut client = door.client();
     client.send(&request(&line.split(' ').collect::<Vec<_>>()));
     client

@@ -9,6 +9,8 @@ const NAMES: &str = "\
     sdiffstore sinter sintercard sinterstore sismember smembers smismember smove sort sort_ro spop \
     srandmember srem sscan sunion sunionstore zdiff zdiffstore zinter zintercard zinterstore zmpop \
     zrangestore zunion zunionstore \
+    xack xadd xautoclaim xclaim xdel xgroup xinfo xlen xpending xrange xread xreadgroup xrevrange xsetid \
+    xtrim \
     append auth bitcount bitfield bitfield_ro bitop bitpos client command config copy dbsize decr \
     decrby del discard dump echo eval eval_ro evalsha evalsha_ro exec exists expire expireat \
     expiretime fcall fcall_ro flushall flushdb function geoadd geodist geohash geopos georadius \
@@ -42,7 +44,15 @@ fn subcommands_have_the_keys_that_redis_describes() {
     let Some(redis) = Redis::start() else { return };
     let door = Door::open();
     let (mut theirs, mut ours) = (Client::connect(redis.address), door.client());
-    for name in ["object|encoding", "object|refcount", "memory|usage", "config|get", "client|list"] {
+    for name in [
+        "object|encoding",
+        "object|refcount",
+        "memory|usage",
+        "config|get",
+        "client|list",
+        "xgroup|create",
+        "xinfo|stream",
+    ] {
         let [theirs, ours] = [&mut theirs, &mut ours]
             .map(|client| client.ask(&["command", "info", name]).array().remove(0).array());
         assert_eq!(theirs[8], ours[8], "{name}");

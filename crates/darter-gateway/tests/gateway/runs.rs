@@ -42,6 +42,7 @@ const REQUESTS: &[&str] = &[
     "setbit k # 1",
     "setrange k # xyz",
     "smembers k",
+    "xadd k 1-# f v",
     "zadd k # m#",
     "zincrby k # m",
     "zrange k 0 -1 withscores",

@@ -25,6 +25,7 @@ mod tests;
 mod whole;
 
 pub(crate) use in_place::InPlace;
+pub(in crate::keyspace) use packed::fits;
 pub(crate) use packed::{Elements, End};
 pub(crate) use reading::part;
 pub(crate) use whole::is_one_record;
@@ -52,19 +53,19 @@ pub(crate) trait Edit: Clone + Send + Sync {
 }
 
 impl Session {
-    /// Must be called when a chunk of a list was read.
+    /// Must be called when a record of a list or a stream, other than the head, was read.
     pub(in crate::keyspace) fn has_read_chunk(&mut self, place: Vec<u8>) {
         if self.is_in_transaction() {
             self.chunks.insert(place);
         }
     }
 
-    /// Removes, in the transaction in progress, the chunks that it has read of lists that it ends. So
-    /// no other client changes such a chunk after the commit.
+    /// Removes, in the transaction in progress, the records that it has read of lists and streams that
+    /// it ends. So no other client changes such a record after the commit.
     pub(in crate::keyspace) async fn end_chunks(&mut self) -> Result<(), Fault> {
         let (mut head, mut list) = (Vec::new(), None::<(Aggregate, bool)>);
         for at in std::mem::take(&mut self.chunks) {
-            let Some(of) = Aggregate::of_place(Family::ListChunk, &at) else { continue };
+            let Some(of) = Aggregate::of_chunk(&at) else { continue };
             let is_current = match &list {
                 Some((list, is_current)) if *list == of => *is_current,
                 _ => {

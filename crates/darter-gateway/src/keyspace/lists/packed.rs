@@ -64,7 +64,7 @@ fn packed_bytes(element: &[u8]) -> usize {
 
 /// Returns whether a record may hold this many elements with this many packed bytes. A single
 /// element may have any length.
-fn fits(count: usize, bytes: usize) -> bool {
+pub(in crate::keyspace) fn fits(count: usize, bytes: usize) -> bool {
     count <= 1 || bytes <= BYTES_MAX || count <= FEW && bytes <= FEW_BYTES_MAX
 }
 

@@ -2,11 +2,9 @@
 //! twice.
 
 use super::{Edit, Edited, Elements, End, InPlace};
-use crate::fault::Fault;
-use crate::keyspace::crossings::{beside, cross, interrupt};
+use crate::keyspace::Keyspace;
+use crate::keyspace::crossings::{beside, cross, interrupt, within};
 use crate::keyspace::transfer::{Destination, Transferred};
-use crate::keyspace::{Keyspace, Retries};
-use std::collections::BTreeSet;
 
 /// A chunk has up to four of these elements.
 const BYTES: usize = 2000;
@@ -19,22 +17,6 @@ fn element(number: usize) -> Vec<u8> {
 
 fn number(element: &[u8]) -> usize {
     String::from_utf8_lossy(&element[..2]).parse().unwrap()
-}
-
-/// Runs a transaction until it commits.
-async fn within<T>(keys: &mut Keyspace, body: impl AsyncFn(&mut Keyspace) -> Result<T, Fault>) -> T {
-    let mut retries = Retries::default();
-    for attempt in 0.. {
-        keys.begin(attempt, &BTreeSet::new()).await.unwrap();
-        let done = body(keys).await;
-        let is_done = keys.commit().await.unwrap();
-        keys.roll_back();
-        if is_done {
-            return done.unwrap();
-        }
-        retries.again().await.unwrap();
-    }
-    unreachable!("attempts have no end")
 }
 
 async fn push(keys: &mut Keyspace, key: &[u8], end: End, number: usize) -> usize {
