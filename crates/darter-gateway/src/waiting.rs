@@ -11,6 +11,8 @@
 //! before are not missed. Messages may be lost. Therefore the first client of each queue also tries again after a pause.
 
 use super::clients::Unblock;
+use super::keyspace::Scoped;
+use super::number;
 use super::peers::{MessageKind, Peers};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,12 +43,25 @@ pub(super) struct Waiting {
     queues: Mutex<Queues>,
     /// The keys for which clients of other gateways wait, and until when new elements are reported to
     /// these.
-    others: Mutex<BTreeMap<Vec<u8>, Instant>>,
+    others: Mutex<BTreeMap<Scoped, Instant>>,
     /// The number of these keys.
     others_count: AtomicUsize,
 }
 
-type Queues = BTreeMap<Vec<u8>, VecDeque<Place>>;
+type Queues = BTreeMap<Scoped, VecDeque<Place>>;
+
+/// Sends a message about a key to the other gateways. Its payload is the number of the database,
+/// unless that is 0.
+fn tell_others(peers: &Peers, kind: MessageKind, (database, key): &Scoped) {
+    let number = itoa::Buffer::new().format(*database).to_owned();
+    peers.broadcast(kind, key, if *database == 0 { b"" } else { number.as_bytes() });
+}
+
+/// Returns the key that a message is about.
+pub(super) fn key_of_message(key: &[u8], payload: &[u8]) -> Option<Scoped> {
+    let number = if payload.is_empty() { Some(0) } else { number::integer(payload) };
+    Some((u8::try_from(number?).ok()?, key.to_vec()))
+}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -60,25 +75,25 @@ impl Waiting {
     }
 
     /// Returns whether a client of this gateway waits for a key.
-    pub(super) fn has(&self, key: &[u8]) -> bool {
+    pub(super) fn has(&self, key: &Scoped) -> bool {
         self.count.load(Ordering::SeqCst) > 0 && lock(&self.queues).contains_key(key)
     }
 
     /// Wakes the first client of this gateway that waits for a key.
-    pub(super) fn wake(&self, key: &[u8]) {
+    pub(super) fn wake(&self, key: &Scoped) {
         if let Some(first) = lock(&self.queues).get(key).and_then(VecDeque::front) {
             first.notify_one();
         }
     }
 
     /// Wakes the first clients that wait for a key, and tells other gateways.
-    pub(super) fn added(&self, key: &[u8], peers: &Peers) {
+    pub(super) fn added(&self, key: &Scoped, peers: &Peers) {
         self.wake(key);
         if self.others_count.load(Ordering::SeqCst) > 0 {
             let mut others = lock(&self.others);
             if others.remove(key).is_some() {
                 self.others_count.store(others.len(), Ordering::SeqCst);
-                peers.broadcast(MessageKind::Added, key, b"");
+                tell_others(peers, MessageKind::Added, key);
             }
         }
     }
@@ -89,20 +104,20 @@ impl Waiting {
         let others = std::mem::take(&mut *lock(&self.others));
         self.others_count.store(0, Ordering::SeqCst);
         for key in others.keys() {
-            peers.broadcast(MessageKind::Added, key, b"");
+            tell_others(peers, MessageKind::Added, key);
         }
     }
 
     /// Notes that clients of another gateway wait for a key, and answers if it was not known.
-    pub(super) fn others_wait(&self, key: &[u8], now: Instant, peers: &Peers) {
+    pub(super) fn others_wait(&self, key: &Scoped, now: Instant, peers: &Peers) {
         let mut others = lock(&self.others);
         if others.len() >= TOLD_MAX {
             others.retain(|_, until| *until > now);
         }
         if others.len() < TOLD_MAX || others.contains_key(key) {
-            let before = others.insert(key.to_vec(), now + TOLD_FOR);
+            let before = others.insert(key.clone(), now + TOLD_FOR);
             if before.is_none_or(|until| until <= now) {
-                peers.broadcast(MessageKind::Added, key, b"");
+                tell_others(peers, MessageKind::Added, key);
             }
         }
         self.others_count.store(others.len(), Ordering::SeqCst);
@@ -120,7 +135,7 @@ impl Waiting {
 #[derive(Debug)]
 pub(super) struct Waiter {
     waiting: Arc<Waiting>,
-    keys: Vec<Vec<u8>>,
+    keys: Vec<Scoped>,
     place: Place,
     /// When the wait ends.
     until: Option<Instant>,
@@ -136,7 +151,7 @@ pub(super) struct Waiter {
 
 impl Waiter {
     /// Lets a client wait after all others.
-    pub(super) fn new(waiting: &Arc<Waiting>, mut keys: Vec<Vec<u8>>, until: Option<Instant>) -> Self {
+    pub(super) fn new(waiting: &Arc<Waiting>, mut keys: Vec<Scoped>, until: Option<Instant>) -> Self {
         keys.sort_unstable();
         keys.dedup();
         let place = Place::default();
@@ -151,7 +166,7 @@ impl Waiter {
     }
 
     /// Returns whether the client is the first in the queue of a key.
-    pub(super) fn is_first(&self, key: &[u8]) -> bool {
+    pub(super) fn is_first(&self, key: &Scoped) -> bool {
         let queues = lock(&self.waiting.queues);
         queues.get(key).and_then(VecDeque::front).is_some_and(|first| Arc::ptr_eq(first, &self.place))
     }
@@ -165,11 +180,11 @@ impl Waiter {
     /// Tells other gateways the keys in whose queues the client is the first, unless they know.
     /// Returns whether there are any such keys.
     fn tell(&mut self, peers: &Peers, now: Instant) -> bool {
-        let first: Vec<&Vec<u8>> = self.keys.iter().filter(|key| self.is_first(key)).collect();
+        let first: Vec<&Scoped> = self.keys.iter().filter(|key| self.is_first(key)).collect();
         let is_due = self.told.is_none_or(|told| now >= told + PAUSE_MAX);
         if !first.is_empty() && is_due {
             for key in &first {
-                peers.broadcast(MessageKind::Wait, key, b"");
+                tell_others(peers, MessageKind::Wait, key);
             }
         }
         let is_first = !first.is_empty();
@@ -235,8 +250,12 @@ mod tests {
     use std::pin::pin;
     use std::task::Poll;
 
+    fn key(name: &str) -> Scoped {
+        (0, name.as_bytes().to_vec())
+    }
+
     fn waiter(waiting: &Arc<Waiting>, keys: &[&str]) -> Waiter {
-        let keys = keys.iter().map(|key| key.as_bytes().to_vec()).collect();
+        let keys = keys.iter().map(|name| key(name)).collect();
         Waiter::new(waiting, keys, None)
     }
 
@@ -254,16 +273,18 @@ mod tests {
     fn clients_are_woken_in_the_order_in_which_they_came() {
         let waiting = Arc::<Waiting>::default();
         let [one, two, three] = [&["a"][..], &["b", "a", "b"], &["a"]].map(|keys| waiter(&waiting, keys));
-        assert!(waiting.has(b"a") && waiting.has(b"b") && !waiting.has(b"c") && waiting.is_any());
-        assert!(one.is_first(b"a") && two.is_first(b"b") && !two.is_first(b"a"));
-        waiting.wake(b"a");
+        assert!(
+            waiting.has(&key("a")) && waiting.has(&key("b")) && !waiting.has(&key("c")) && waiting.is_any()
+        );
+        assert!(one.is_first(&key("a")) && two.is_first(&key("b")) && !two.is_first(&key("a")));
+        waiting.wake(&key("a"));
         assert_eq!([&one, &two, &three].map(is_woken), [true, false, false]);
-        waiting.added(b"b", &peers());
+        waiting.added(&key("b"), &peers());
         assert_eq!([&one, &two, &three].map(is_woken), [false, true, false]);
         drop(one);
         assert_eq!([&two, &three].map(is_woken), [true, false]);
         drop(two);
-        assert!(is_woken(&three) && !waiting.has(b"b"));
+        assert!(is_woken(&three) && !waiting.has(&key("b")));
         waiting.added_to_any(&peers());
         assert!(is_woken(&three));
         drop(three);
@@ -284,14 +305,28 @@ mod tests {
     #[test]
     fn other_gateways_are_told_for_a_while() {
         let (waiting, now) = (Arc::<Waiting>::default(), Instant::now());
-        waiting.others_wait(b"a", now, &peers());
-        waiting.others_wait(b"b", now + TOLD_FOR / 2, &peers());
-        assert!(waiting.is_any() && !waiting.has(b"a"));
-        waiting.others_wait(b"c", now + TOLD_FOR / 2, &peers());
-        waiting.added(b"c", &peers());
+        waiting.others_wait(&key("a"), now, &peers());
+        waiting.others_wait(&key("b"), now + TOLD_FOR / 2, &peers());
+        assert!(waiting.is_any() && !waiting.has(&key("a")));
+        waiting.others_wait(&key("c"), now + TOLD_FOR / 2, &peers());
+        waiting.added(&key("c"), &peers());
         waiting.forget(now + TOLD_FOR);
-        assert_eq!(lock(&waiting.others).keys().collect::<Vec<_>>(), [b"b"]);
+        assert_eq!(lock(&waiting.others).keys().collect::<Vec<_>>(), [&key("b")]);
         waiting.forget(now + TOLD_FOR * 2);
         assert!(!waiting.is_any());
+    }
+
+    #[test]
+    fn keys_of_other_databases_are_other_keys_and_messages_name_them() {
+        let waiting = Arc::<Waiting>::default();
+        let [one, other] =
+            [0, 7].map(|database| Waiter::new(&waiting, vec![(database, b"a".to_vec())], None));
+        waiting.wake(&(7, b"a".to_vec()));
+        assert_eq!([&one, &other].map(is_woken), [false, true]);
+        for (payload, expected) in
+            [(&b""[..], Some(0)), (b"7", Some(7)), (b"x", None), (b"256", None), (b"-1", None)]
+        {
+            assert_eq!(key_of_message(b"a", payload), expected.map(|database| (database, b"a".to_vec())));
+        }
     }
 }

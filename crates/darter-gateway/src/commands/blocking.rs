@@ -43,9 +43,10 @@ fn may_try(call: &Call<'_>, key: &[u8]) -> bool {
     if call.keys.is_in_transaction() {
         return true;
     }
+    let key = (call.client.database, key.to_vec());
     match &call.client.waiter {
-        None => !call.shared.waiting.has(key),
-        Some(waiter) => waiter.ended().is_none() && waiter.is_first(key),
+        None => !call.shared.waiting.has(&key),
+        Some(waiter) => waiter.ended().is_none() && waiter.is_first(&key),
     }
 }
 
@@ -68,7 +69,7 @@ fn wait<'k>(
     match &mut call.client.waiter {
         None => {
             let until = timeout.map(|timeout| Instant::now() + timeout);
-            let keys = keys.map(<[u8]>::to_vec).collect();
+            let keys = keys.map(|key| (call.client.database, key.to_vec())).collect();
             call.client.waiter = Some(Box::new(Waiter::new(&call.shared.waiting, keys, until)));
         }
         Some(waiter) => match waiter.ended() {

@@ -10,7 +10,7 @@
 //! a large hash takes one change.
 
 use super::aggregate::{bury, mark, without_doubt};
-use super::{Aggregate, Family, Head, KEY_BYTES, Keyspace, TOGETHER_MAX, session};
+use super::{Aggregate, Family, Head, KEY_BYTES, Keyspace, Scoped, TOGETHER_MAX, session};
 use crate::fault::Fault;
 use crate::turns;
 use std::collections::BTreeSet;
@@ -26,10 +26,13 @@ impl Keyspace {
     ///
     /// # Errors
     /// The store's errors.
-    pub(crate) async fn begin(&mut self, attempt: u16, held: &BTreeSet<Vec<u8>>) -> Result<(), Fault> {
-        for key in held {
+    pub(crate) async fn begin(&mut self, attempt: u16, held: &BTreeSet<Scoped>) -> Result<(), Fault> {
+        let before = self.database();
+        for (database, key) in held {
+            self.select(*database)?;
             self.hold(key).await?;
         }
+        self.select(before)?;
         self.changed.clear();
         session(&mut self.session, &self.store)?.begin_transaction(attempt);
         Ok(())
@@ -63,7 +66,7 @@ impl Keyspace {
     }
 
     /// Returns the keys that the next run of the transaction must name when it begins.
-    pub(crate) fn unheld(&mut self) -> BTreeSet<Vec<u8>> {
+    pub(crate) fn unheld(&mut self) -> BTreeSet<Scoped> {
         self.session.as_mut().map(|session| std::mem::take(&mut session.unheld)).unwrap_or_default()
     }
 
@@ -84,12 +87,15 @@ impl Keyspace {
         let is_possible = session.unheld.is_empty() && !session.is_torn;
         let is_done = is_possible && session.commit_transaction().await?;
         let ended = std::mem::take(&mut session.ended);
-        for aggregate in ended.iter().filter(|_| is_done) {
+        let before = session.database;
+        for (database, aggregate) in ended.iter().filter(|_| is_done) {
+            session.enter(*database);
             // The walk removes what remains.
             if bury(session, aggregate, usize::MAX).await.is_err() {
                 break;
             }
         }
+        session.enter(before);
         Ok(is_done)
     }
 

@@ -55,7 +55,7 @@ impl Session {
     /// Must be called when a chunk of a list was read.
     pub(in crate::keyspace) fn has_read_chunk(&mut self, place: Vec<u8>) {
         if self.is_in_transaction() {
-            self.chunks.insert(place);
+            self.chunks.insert((self.database, place));
         }
     }
 
@@ -63,7 +63,11 @@ impl Session {
     /// no other client changes such a chunk after the commit.
     pub(in crate::keyspace) async fn end_chunks(&mut self) -> Result<(), Fault> {
         let (mut head, mut list) = (Vec::new(), None::<(Aggregate, bool)>);
-        for at in std::mem::take(&mut self.chunks) {
+        let before = self.database;
+        for (database, at) in std::mem::take(&mut self.chunks) {
+            if self.enter(database) != database {
+                list = None;
+            }
             let Some(of) = Aggregate::of_place(Family::ListChunk, &at) else { continue };
             let is_current = match &list {
                 Some((list, is_current)) if *list == of => *is_current,
@@ -77,6 +81,7 @@ impl Session {
             }
             list = Some((of, is_current));
         }
+        self.enter(before);
         Ok(())
     }
 }
