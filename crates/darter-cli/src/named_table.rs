@@ -1,5 +1,5 @@
-//! The keys that a command works on: those of programs or, with `--table redis:0`, those of the
-//! pool's gateways, as Redis clients see them.
+//! The keys that a command works on: those of programs or, with `--table redis:0`, those of a
+//! database of the pool's gateways, as Redis clients see them.
 
 use crate::Answer;
 use crate::failure::{Failure, complain};
@@ -13,8 +13,8 @@ use std::str::FromStr;
 /// A named part of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TableName {
-    /// The database of the pool's gateways.
-    Redis,
+    /// A database of the pool's gateways, by its number.
+    Redis(u8),
 }
 
 impl FromStr for TableName {
@@ -22,11 +22,19 @@ impl FromStr for TableName {
 
     fn from_str(name: &str) -> Result<Self, String> {
         match name.strip_prefix("redis:") {
-            Some("0") => Ok(Self::Redis),
-            Some(_) => Err("gateways have one database, `redis:0`".to_owned()),
-            None => Err("`redis:0` is the only table that this program reads; a table of the library (`darter::Table`) \
-                         is read by a program that knows its types"
-                .to_owned()),
+            Some(number) => match number.parse::<u8>() {
+                Ok(database) if database < Database::COUNT && number == database.to_string() => {
+                    Ok(Self::Redis(database))
+                }
+                _ => {
+                    Err(format!("the databases of gateways are `redis:0` to `redis:{}`", Database::COUNT - 1))
+                }
+            },
+            None => Err(format!(
+                "`redis:0` to `redis:{}` are the only tables that this program reads; a table of the library \
+                 (`darter::Table`) is read by a program that knows its types",
+                Database::COUNT - 1
+            )),
         }
     }
 }
@@ -34,8 +42,8 @@ impl FromStr for TableName {
 /// The table to work on.
 #[derive(Clone, Copy, clap::Args)]
 pub(crate) struct TableArgs {
-    /// Work on table `redis:0`, the keys of the pool's gateways, as GET, SET and DEL do; by default
-    /// on the keys of programs
+    /// Work on table `redis:0` to `redis:15`, the keys of a database of the pool's gateways, as GET,
+    /// SET and DEL do; by default on the keys of programs
     #[arg(long, value_name = "NAME")]
     table: Option<TableName>,
 }
@@ -45,7 +53,10 @@ impl TableArgs {
     pub(crate) fn open(self, store: &Store) -> Result<Keys, Failure> {
         Ok(match self.table {
             None => Keys::Plain(store.session()?),
-            Some(TableName::Redis) => Keys::Redis(Box::new(Database::new(store.clone()))),
+            Some(TableName::Redis(number)) => {
+                let database = Database::numbered(store.clone(), number)?;
+                Keys::Redis(Box::new(database.ok_or_else(|| Failure::failed("there is no such database"))?))
+            }
         })
     }
 
@@ -53,8 +64,8 @@ impl TableArgs {
     pub(crate) fn mention_gateways(self, store: &Store) -> Result<(), Failure> {
         if self.table.is_none() && !store.session_in(KeySpace::Gateway)?.is_empty()? {
             complain(
-                "note: left out the data of gateways in this pool; `--table redis:0` exports its strings, `--all` \
-                 everything",
+                "note: left out the data of gateways in this pool; `--table redis:0` exports the strings of database 0, \
+                 `--all` everything",
             );
         }
         Ok(())

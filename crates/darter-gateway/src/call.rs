@@ -53,6 +53,8 @@ pub(super) struct Client {
     pub is_trusted: bool,
     /// The client has switched to RESP3.
     pub is_resp3: bool,
+    /// The number of the selected database.
+    pub database: u8,
     /// No further requests are read; the replies so far are still sent.
     pub is_closing: bool,
     /// The commands since `MULTI`.
@@ -87,6 +89,7 @@ impl Client {
             info,
             is_trusted,
             is_resp3: false,
+            database: 0,
             is_closing: false,
             queue: None,
             watched: Watched::new(),
@@ -105,7 +108,8 @@ impl Client {
 
     /// Returns a state for a request that overlaps others, and does not change the state.
     pub(super) fn overlapping(&self, ahead: Ahead) -> Self {
-        Self { is_resp3: self.is_resp3, ahead, ..Self::new(Arc::clone(&self.info), self.is_trusted) }
+        let (is_resp3, database) = (self.is_resp3, self.database);
+        Self { is_resp3, database, ahead, ..Self::new(Arc::clone(&self.info), self.is_trusted) }
     }
 
     /// Marks a transaction in progress as one in which a command was refused.
@@ -134,7 +138,7 @@ impl Client {
 
     /// Returns the bytes that a transaction in progress, the watched keys and the subscriptions hold.
     pub(super) fn held_bytes(&self) -> usize {
-        let watched: usize = self.watched.keys().map(Vec::capacity).sum();
+        let watched: usize = self.watched.keys().map(|(_, key)| key.capacity()).sum();
         watched
             + self.queue.as_ref().map_or(0, |queue| queue.buffer_bytes())
             + self.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.held_bytes())
@@ -157,6 +161,17 @@ pub(super) struct Call<'c> {
 }
 
 impl Call<'_> {
+    /// Selects a database, for this command and the next ones.
+    ///
+    /// # Errors
+    /// The store's errors.
+    pub(super) fn select(&mut self, database: u8) -> Result<(), Fault> {
+        self.keys.select(database)?;
+        self.client.database = database;
+        self.client.info.is_in(database);
+        Ok(())
+    }
+
     /// Returns an argument that must be an integer.
     ///
     /// # Errors

@@ -37,6 +37,8 @@ pub(super) struct ClientInfo {
     command: AtomicU32,
     held: HeldBytes,
     is_resp3: AtomicBool,
+    /// The number of the selected database.
+    database: AtomicU8,
     /// The subscriptions to channels, to patterns and to sharded channels.
     subscribed: [AtomicUsize; 3],
     /// The number of commands since `MULTI` plus one; 0 outside of a transaction.
@@ -165,6 +167,16 @@ impl ClientInfo {
         self.is_resp3.store(is_resp3, Ordering::Relaxed);
     }
 
+    /// Records the number of the selected database.
+    pub(super) fn is_in(&self, database: u8) {
+        self.database.store(database, Ordering::Relaxed);
+    }
+
+    /// Returns the number of the selected database.
+    pub(super) fn database(&self) -> u8 {
+        self.database.load(Ordering::Relaxed)
+    }
+
     /// Records the subscriptions to channels, to patterns and to sharded channels.
     pub(super) fn is_subscribed(&self, counts: [usize; 3]) {
         for (subscribed, count) in self.subscribed.iter().zip(counts) {
@@ -232,7 +244,7 @@ impl ClientInfo {
         let load = |bytes: &AtomicUsize| bytes.load(Ordering::Relaxed);
         let _ = writeln!(
             line,
-            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db=0 sub={} psub={} ssub={} multi={} qbuf={} \
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={} \
              qbuf-free={} argv-mem=0 multi-mem=0 rbs={} rbp={} obl={} oll=0 omem=0 tot-mem={} events=r cmd={} user=default redir=-1 resp={} \
              lib-name={} lib-ver={}",
             self.id,
@@ -243,6 +255,7 @@ impl ClientInfo {
             age_ms / 1000,
             idle_ms / 1000,
             self.flags(),
+            self.database(),
             load(&self.subscribed[0]),
             load(&self.subscribed[1]),
             load(&self.subscribed[2]),
@@ -303,6 +316,7 @@ impl Clients {
             command: AtomicU32::new(NO_COMMAND),
             held: HeldBytes::default(),
             is_resp3: AtomicBool::new(false),
+            database: AtomicU8::new(0),
             subscribed: Default::default(),
             queued: AtomicUsize::new(0),
             is_busy: AtomicBool::new(false),

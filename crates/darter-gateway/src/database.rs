@@ -6,7 +6,7 @@
 
 use crate::clock::now_ms;
 use crate::fault::Fault;
-use crate::keyspace::{Change, Chunk, Head, KeyRange, Keyspace, Kind, Walked};
+use crate::keyspace::{Change, Chunk, DATABASES, Head, KeyRange, Keyspace, Kind, Walked};
 use darter::{Condition, ScanRange, Store, block_on};
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -118,7 +118,7 @@ impl From<Fault> for DatabaseError {
     }
 }
 
-/// Access to the one database of a pool's gateways.
+/// Access to a database of a pool's gateways.
 ///
 /// ```
 /// use darter::{Condition, Store};
@@ -138,10 +138,40 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens the database of a pool. The database of an empty pool is empty.
+    /// The number of databases of a pool.
+    pub const COUNT: u8 = DATABASES;
+
+    /// Opens database 0 of a pool. The databases of an empty pool are empty.
     #[must_use]
     pub fn new(store: Store) -> Self {
         Self { keys: Keyspace::new(store, Arc::default()) }
+    }
+
+    /// Opens a database of a pool by its number; `None` if gateways have no such database.
+    ///
+    /// ```
+    /// use darter::{Condition, Store};
+    /// use darter_gateway::Database;
+    ///
+    /// # fn main() -> Result<(), darter_gateway::DatabaseError> {
+    /// let store = Store::open("mem:16M")?;
+    /// let mut other = Database::numbered(store.clone(), 15)?.expect("there are 16 databases");
+    /// assert!(other.set(b"pear", b"green", Condition::Always)?);
+    /// assert_eq!(Database::new(store.clone()).get(b"pear")?, None);
+    /// assert!(Database::numbered(store, 16)?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if the store fails.
+    pub fn numbered(store: Store, number: u8) -> Result<Option<Self>, DatabaseError> {
+        if number >= DATABASES {
+            return Ok(None);
+        }
+        let mut database = Self::new(store);
+        database.keys.select(number)?;
+        Ok(Some(database))
     }
 
     fn now(&mut self) -> &mut Keyspace {

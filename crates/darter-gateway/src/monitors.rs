@@ -50,12 +50,18 @@ impl Monitors {
         Monitoring { monitors: Arc::clone(self), mailbox: Arc::clone(mailbox) }
     }
 
-    /// Shows a command of a client with this address, or of a script. Secret arguments are left out.
-    pub(super) fn show(&self, origin: &dyn Display, args: &Arguments<'_>, is_secret: impl Fn(usize) -> bool) {
+    /// Shows a command of a client with this address, or of a script, in a database. Secret arguments
+    /// are left out.
+    pub(super) fn show(
+        &self,
+        (database, origin): (u8, &dyn Display),
+        args: &Arguments<'_>,
+        is_secret: impl Fn(usize) -> bool,
+    ) {
         let now = now_us();
         let mut line = Vec::new();
         let mut text = String::new();
-        let _ = write!(text, "+{}.{:06} [0 {origin}]", now / 1_000_000, now % 1_000_000);
+        let _ = write!(text, "+{}.{:06} [{database} {origin}]", now / 1_000_000, now % 1_000_000);
         line.extend_from_slice(text.as_bytes());
         for (at, argument) in args.from(0).enumerate() {
             if line.len() > LINE_BYTES_MAX {

@@ -103,6 +103,7 @@ pub(super) fn events_of(command: &Command, args: &Arguments<'_>, key: &[u8], exi
         "xack" | "xautoclaim" | "xclaim" | "xgroup" | "xreadgroup" => return Vec::new(),
         "rename" | "renamenx" => return vec![(b'g', if is_first { "rename_from" } else { "rename_to" })],
         "copy" => (b'g', "copy_to"),
+        "move" => return vec![(b'g', "move_from")],
         "set" if has_option(args, 3, &TIMES) => return vec![(b'$', "set"), (b'g', "expire")],
         "setex" | "psetex" => return vec![(b'$', "set"), (b'g', "expire")],
         "set" | "setnx" | "getset" | "mset" | "msetnx" | "bitop" => (b'$', "set"),

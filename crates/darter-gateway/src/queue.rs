@@ -1,5 +1,6 @@
 //! The commands of a client between `MULTI` and `EXEC`, and the keys that it watches.
 
+use super::keyspace::Scoped;
 use super::request::{Arguments, Span};
 use super::table::Command;
 use std::collections::BTreeMap;
@@ -40,7 +41,7 @@ struct Request {
 
 /// The watched keys, and the digests of their values when `WATCH` read them; `None` if the key was
 /// absent.
-pub(super) type Watched = BTreeMap<Vec<u8>, Option<u64>>;
+pub(super) type Watched = BTreeMap<Scoped, Option<u64>>;
 
 impl Queue {
     /// Begins a transaction.

@@ -27,6 +27,8 @@ pub(super) struct SlowEntry {
     pub(super) arguments: Vec<Vec<u8>>,
     /// The number of arguments that the command had.
     pub(super) arguments_all: usize,
+    /// The number of the database that the client had selected.
+    pub(super) database: u8,
     /// The client that sent it.
     pub(super) client: Arc<ClientInfo>,
     /// The client's name at that time.
@@ -93,6 +95,7 @@ impl SlowLog {
             micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
             arguments,
             arguments_all: args.len(),
+            database: client.database(),
             client: Arc::clone(client),
             name,
         };

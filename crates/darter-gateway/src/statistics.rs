@@ -2,6 +2,7 @@
 //! threads may read at any time; the threads share the counts of rare events.
 
 use super::fault::Fault;
+use super::keyspace::{Census, DATABASES};
 use super::table::{Command, TABLE};
 use darter::report::OpCounters;
 use darter::{Counters, OpKind};
@@ -175,6 +176,27 @@ impl Sums {
 /// Causes of error replies.
 pub(super) const FAULTS: [&str; 3] = ["client", "full", "pool"];
 
+/// The keys of a database and those of them that expire, as counted by the last complete round of the
+/// expiry walk.
+#[derive(Debug, Default)]
+pub(super) struct CountedKeys {
+    keys: AtomicU64,
+    expiring: AtomicU64,
+}
+
+impl CountedKeys {
+    /// Stores the counts of a round.
+    pub(super) fn store(&self, census: &Census) {
+        self.keys.store(census.keys, Ordering::Relaxed);
+        self.expiring.store(census.expiring, Ordering::Relaxed);
+    }
+
+    /// Returns the number of keys, and of those that expire.
+    pub(super) fn load(&self) -> [u64; 2] {
+        [&self.keys, &self.expiring].map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
 /// Counts of rare events, which all threads share.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
@@ -187,13 +209,20 @@ pub(super) struct Counts {
     /// Error replies by their code, since the statistics were reset.
     codes: Mutex<BTreeMap<String, u64>>,
     pub(super) expired: AtomicU64,
-    /// As counted by the last complete round of the expiry walk.
-    pub(super) keys: AtomicU64,
-    pub(super) expiring: AtomicU64,
+    /// By database.
+    pub(super) databases: [CountedKeys; DATABASES as usize],
     pub(super) slow: AtomicU64,
 }
 
 impl Counts {
+    /// Returns the number of keys in all databases, and of those that expire.
+    pub(super) fn keys(&self) -> [u64; 2] {
+        self.databases
+            .iter()
+            .map(CountedKeys::load)
+            .fold([0; 2], |[keys, expiring], [more, ends]| [keys + more, expiring + ends])
+    }
+
     /// Counts an error reply.
     pub(super) fn note(&self, fault: &Fault) {
         let kind = match fault {

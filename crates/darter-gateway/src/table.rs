@@ -106,9 +106,9 @@ macro_rules! for_each_command {
             }
             "generic" {
                 Copy "copy" -3 [write denyoom] (1 2 1) "6.2.0" => keys::copy(call).await,
-                    "Copies a key; REPLACE",
+                    "Copies a key; DB, REPLACE",
                     "over Quiver at one moment, up to 10,000 elements; else the new key appears whole, and elements are read one \
-                     by one; takes time linear in the number of elements";
+                     by one; takes time linear in the number of elements; to another database as MOVE";
                 Del "del" -2 [write] (1 -1 1) "1.0.0" => keys::del(call).await,
                     "Removes keys", "over Quiver at one moment; over DART each key separately";
                 Dump "dump" 2 [readonly] (1 1 1) "2.6.0" => boxed(move || dump::dump(call)).await,
@@ -125,6 +125,8 @@ macro_rules! for_each_command {
                 Keys "keys" 2 [readonly] (0 0 0) "1.0.0" => scan::keys(call).await,
                     "Returns the keys that match a pattern, in order",
                     "keys that exist throughout are returned once; a pattern's literal prefix is searched for, not filtered";
+                Move "move" 3 [write fast] (1 1 1) "1.0.0" => boxed(move || keys::move_key(call)).await,
+                    "Moves a key to another database", "at one moment, up to the limits of transactions; refused over DART";
                 Object "object" -2 [readonly] (0 0 0) "2.2.3" => boxed(move || object::object(call)).await,
                     "ENCODING, REFCOUNT; IDLETIME and FREQ are refused: reads are not recorded", "atomic";
                 Persist "persist" 2 [write fast] (1 1 1) "2.2.0" => expiry::persist(call).await,
@@ -551,7 +553,7 @@ macro_rules! for_each_command {
                 Reset "reset" 1 [noscript loading stale fast no_auth] (0 0 0) "6.2.0" => connection::reset(call),
                     "Resets the connection to its initial state", "";
                 Select "select" 2 [loading stale fast] (0 0 0) "1.0.0" => connection::select(call),
-                    "Chooses database 0, the only one", "";
+                    "Chooses one of the databases 0 to 15", "";
             }
             "server" {
                 Command "command" -1 [loading stale] (0 0 0) "2.8.13" => description::command(call).await,
@@ -560,10 +562,10 @@ macro_rules! for_each_command {
                     "GET of the settings that clients read, SET of notify-keyspace-events, RESETSTAT; the rest is set by the command line", "this gateway's";
                 Dbsize "dbsize" 1 [readonly] (0 0 0) "1.0.0" => scan::dbsize(call).await,
                     "Counts the keys", "keys that exist throughout are counted once; takes time linear in the number of keys, and reads each hash and sorted set";
-                Flushall "flushall" -1 [write] (0 0 0) "1.0.0" => keys::flush(call).await,
-                    "Removes all keys; requires `--allow-flush`", "each key separately; keys added during the command may stay";
-                Flushdb "flushdb" -1 [write] (0 0 0) "1.0.0" => keys::flush(call).await,
-                    "As FLUSHALL", "each key separately; keys added during the command may stay";
+                Flushall "flushall" -1 [write] (0 0 0) "1.0.0" => keys::flush(call, true).await,
+                    "Removes all keys of all databases; requires `--allow-flush`", "each key separately; keys added during the command may stay";
+                Flushdb "flushdb" -1 [write] (0 0 0) "1.0.0" => keys::flush(call, false).await,
+                    "Removes all keys of the database; requires `--allow-flush`", "each key separately; keys added during the command may stay";
                 Info "info" -1 [loading stale] (0 0 0) "1.0.0" => information::info(call).await,
                     "Describes the state of the gateway", "this gateway's; the number of keys is from the last round of its walk";
                 Latency "latency" -2 [] (0 0 0) "2.8.13" => latency::latency(call),

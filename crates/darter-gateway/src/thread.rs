@@ -125,9 +125,8 @@ async fn expire(worker: Rc<Worker>) {
                 Ok(stepped) => {
                     report_expired(&worker.shared, &mut held.keys).await;
                     counts.expired.fetch_add(stepped.removed, Ordering::Relaxed);
-                    if let Some(census) = stepped.census {
-                        counts.keys.store(census.keys, Ordering::Relaxed);
-                        counts.expiring.store(census.expiring, Ordering::Relaxed);
+                    for (database, census) in &stepped.counted {
+                        counts.databases[usize::from(*database)].store(census);
                     }
                     if std::mem::take(&mut fails) {
                         info!("the walk that removes expired keys works again");

@@ -13,7 +13,8 @@
 //! before are not missed. Messages may be lost. Therefore the first client of each queue also tries again after a pause.
 
 use super::clients::Unblock;
-use super::keyspace::StreamId;
+use super::keyspace::{Scoped, StreamId};
+use super::number;
 use super::peers::{MessageKind, Peers};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,12 +56,12 @@ pub(super) struct Waiting {
     queues: Mutex<Queues>,
     /// The keys for which clients of other gateways wait, and until when new elements are reported to
     /// these.
-    others: Mutex<BTreeMap<Vec<u8>, Instant>>,
+    others: Mutex<BTreeMap<Scoped, Instant>>,
     /// The number of these keys.
     others_count: AtomicUsize,
 }
 
-type Queues = BTreeMap<Vec<u8>, BTreeMap<Wanted, VecDeque<Place>>>;
+type Queues = BTreeMap<Scoped, BTreeMap<Wanted, VecDeque<Place>>>;
 
 /// Returns the places of a key that are woken together.
 fn woken_first(queues: &BTreeMap<Wanted, VecDeque<Place>>) -> impl Iterator<Item = &Place> {
@@ -68,6 +69,19 @@ fn woken_first(queues: &BTreeMap<Wanted, VecDeque<Place>>) -> impl Iterator<Item
         if *wanted == Wanted::Entries { queue.len() } else { 1 }
     };
     queues.iter().flat_map(move |entry| entry.1.iter().take(of(entry)))
+}
+
+/// Sends a message about a key to the other gateways. Its payload is the number of the database,
+/// unless that is 0.
+fn tell_others(peers: &Peers, kind: MessageKind, (database, key): &Scoped) {
+    let number = itoa::Buffer::new().format(*database).to_owned();
+    peers.broadcast(kind, key, if *database == 0 { b"" } else { number.as_bytes() });
+}
+
+/// Returns the key that a message is about.
+pub(super) fn key_of_message(key: &[u8], payload: &[u8]) -> Option<Scoped> {
+    let number = if payload.is_empty() { Some(0) } else { number::integer(payload) };
+    Some((u8::try_from(number?).ok()?, key.to_vec()))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -83,27 +97,27 @@ impl Waiting {
 
     /// Returns whether a new client must wait for another one of this gateway that wants the same of a
     /// key.
-    pub(super) fn has(&self, key: &[u8], wanted: &Wanted) -> bool {
+    pub(super) fn has(&self, key: &Scoped, wanted: &Wanted) -> bool {
         self.count.load(Ordering::SeqCst) > 0
             && *wanted != Wanted::Entries
             && lock(&self.queues).get(key).is_some_and(|queues| queues.contains_key(wanted))
     }
 
     /// Wakes the clients of this gateway whose turn it is to try for a key.
-    pub(super) fn wake(&self, key: &[u8]) {
+    pub(super) fn wake(&self, key: &Scoped) {
         if let Some(queues) = lock(&self.queues).get(key) {
             woken_first(queues).for_each(|place| place.notify_one());
         }
     }
 
     /// Wakes the first clients that wait for a key, and tells other gateways.
-    pub(super) fn added(&self, key: &[u8], peers: &Peers) {
+    pub(super) fn added(&self, key: &Scoped, peers: &Peers) {
         self.wake(key);
         if self.others_count.load(Ordering::SeqCst) > 0 {
             let mut others = lock(&self.others);
             if others.remove(key).is_some() {
                 self.others_count.store(others.len(), Ordering::SeqCst);
-                peers.broadcast(MessageKind::Added, key, b"");
+                tell_others(peers, MessageKind::Added, key);
             }
         }
     }
@@ -114,20 +128,20 @@ impl Waiting {
         let others = std::mem::take(&mut *lock(&self.others));
         self.others_count.store(0, Ordering::SeqCst);
         for key in others.keys() {
-            peers.broadcast(MessageKind::Added, key, b"");
+            tell_others(peers, MessageKind::Added, key);
         }
     }
 
     /// Notes that clients of another gateway wait for a key, and answers if it was not known.
-    pub(super) fn others_wait(&self, key: &[u8], now: Instant, peers: &Peers) {
+    pub(super) fn others_wait(&self, key: &Scoped, now: Instant, peers: &Peers) {
         let mut others = lock(&self.others);
         if others.len() >= TOLD_MAX {
             others.retain(|_, until| *until > now);
         }
         if others.len() < TOLD_MAX || others.contains_key(key) {
-            let before = others.insert(key.to_vec(), now + TOLD_FOR);
+            let before = others.insert(key.clone(), now + TOLD_FOR);
             if before.is_none_or(|until| until <= now) {
-                peers.broadcast(MessageKind::Added, key, b"");
+                tell_others(peers, MessageKind::Added, key);
             }
         }
         self.others_count.store(others.len(), Ordering::SeqCst);
@@ -145,7 +159,7 @@ impl Waiting {
 #[derive(Debug)]
 pub(super) struct Waiter {
     waiting: Arc<Waiting>,
-    keys: Vec<Vec<u8>>,
+    keys: Vec<Scoped>,
     wanted: Wanted,
     /// The ids after which the client reads streams, in the order of its request.
     pub(super) after: Vec<StreamId>,
@@ -166,7 +180,7 @@ impl Waiter {
     /// Lets a client wait after all others.
     pub(super) fn new(
         waiting: &Arc<Waiting>,
-        mut keys: Vec<Vec<u8>>,
+        mut keys: Vec<Scoped>,
         wanted: Wanted,
         until: Option<Instant>,
     ) -> Self {
@@ -186,12 +200,12 @@ impl Waiter {
     }
 
     /// Returns whether it is the client's turn to try for a key.
-    pub(super) fn may_try(&self, key: &[u8]) -> bool {
+    pub(super) fn may_try(&self, key: &Scoped) -> bool {
         self.wanted == Wanted::Entries || self.is_first(key)
     }
 
     /// Returns whether the client is the first in its queue of a key.
-    fn is_first(&self, key: &[u8]) -> bool {
+    fn is_first(&self, key: &Scoped) -> bool {
         let queues = lock(&self.waiting.queues);
         let queue = queues.get(key).and_then(|queues| queues.get(&self.wanted));
         queue.and_then(VecDeque::front).is_some_and(|first| Arc::ptr_eq(first, &self.place))
@@ -206,11 +220,11 @@ impl Waiter {
     /// Tells other gateways the keys in whose queues the client is the first, unless they know.
     /// Returns whether there are any such keys.
     fn tell(&mut self, peers: &Peers, now: Instant) -> bool {
-        let first: Vec<&Vec<u8>> = self.keys.iter().filter(|key| self.is_first(key)).collect();
+        let first: Vec<&Scoped> = self.keys.iter().filter(|key| self.is_first(key)).collect();
         let is_due = self.told.is_none_or(|told| now >= told + PAUSE_MAX);
         if !first.is_empty() && is_due {
             for key in &first {
-                peers.broadcast(MessageKind::Wait, key, b"");
+                tell_others(peers, MessageKind::Wait, key);
             }
         }
         let is_first = !first.is_empty();
@@ -282,13 +296,17 @@ mod tests {
     use std::pin::pin;
     use std::task::Poll;
 
+    fn key(name: &str) -> Scoped {
+        (0, name.as_bytes().to_vec())
+    }
+
     fn waiter(waiting: &Arc<Waiting>, keys: &[&str]) -> Waiter {
-        let keys = keys.iter().map(|key| key.as_bytes().to_vec()).collect();
+        let keys = keys.iter().map(|name| key(name)).collect();
         Waiter::new(waiting, keys, Wanted::Element, None)
     }
 
     fn stream_waiter(waiting: &Arc<Waiting>, wanted: Wanted) -> Waiter {
-        Waiter::new(waiting, vec![b"a".to_vec()], wanted, None)
+        Waiter::new(waiting, vec![key("a")], wanted, None)
     }
 
     /// Returns whether a client has been woken since the last call.
@@ -305,17 +323,17 @@ mod tests {
     fn clients_are_woken_in_the_order_in_which_they_came() {
         let waiting = Arc::<Waiting>::default();
         let [one, two, three] = [&["a"][..], &["b", "a", "b"], &["a"]].map(|keys| waiter(&waiting, keys));
-        let has = |key: &[u8]| waiting.has(key, &Wanted::Element);
-        assert!(has(b"a") && has(b"b") && !has(b"c") && waiting.is_any());
-        assert!(one.is_first(b"a") && two.is_first(b"b") && !two.is_first(b"a"));
-        waiting.wake(b"a");
+        let has = |name: &str| waiting.has(&key(name), &Wanted::Element);
+        assert!(has("a") && has("b") && !has("c") && waiting.is_any());
+        assert!(one.is_first(&key("a")) && two.is_first(&key("b")) && !two.is_first(&key("a")));
+        waiting.wake(&key("a"));
         assert_eq!([&one, &two, &three].map(is_woken), [true, false, false]);
-        waiting.added(b"b", &peers());
+        waiting.added(&key("b"), &peers());
         assert_eq!([&one, &two, &three].map(is_woken), [false, true, false]);
         drop(one);
         assert_eq!([&two, &three].map(is_woken), [true, false]);
         drop(two);
-        assert!(is_woken(&three) && !has(b"b"));
+        assert!(is_woken(&three) && !has("b"));
         waiting.added_to_any(&peers());
         assert!(is_woken(&three));
         drop(three);
@@ -330,10 +348,10 @@ mod tests {
         let mut clients: Vec<Waiter> =
             wanted.into_iter().map(|wanted| stream_waiter(&waiting, wanted)).collect();
         let element = waiter(&waiting, &["a"]);
-        waiting.wake(b"a");
+        waiting.wake(&key("a"));
         assert_eq!(clients.iter().map(is_woken).collect::<Vec<_>>(), [true, true, true, false, true]);
-        assert!(is_woken(&element) && clients[2].may_try(b"a") && !clients[3].may_try(b"a"));
-        assert!(waiting.has(b"a", &of_group(b"h")) && !waiting.has(b"a", &Wanted::Entries));
+        assert!(is_woken(&element) && clients[2].may_try(&key("a")) && !clients[3].may_try(&key("a")));
+        assert!(waiting.has(&key("a"), &of_group(b"h")) && !waiting.has(&key("a"), &Wanted::Entries));
         clients.remove(1);
         assert_eq!(clients.iter().map(is_woken).collect::<Vec<_>>(), [false, false, true, false]);
         drop((clients, element));
@@ -354,14 +372,28 @@ mod tests {
     #[test]
     fn other_gateways_are_told_for_a_while() {
         let (waiting, now) = (Arc::<Waiting>::default(), Instant::now());
-        waiting.others_wait(b"a", now, &peers());
-        waiting.others_wait(b"b", now + TOLD_FOR / 2, &peers());
-        assert!(waiting.is_any() && !waiting.has(b"a", &Wanted::Element));
-        waiting.others_wait(b"c", now + TOLD_FOR / 2, &peers());
-        waiting.added(b"c", &peers());
+        waiting.others_wait(&key("a"), now, &peers());
+        waiting.others_wait(&key("b"), now + TOLD_FOR / 2, &peers());
+        assert!(waiting.is_any() && !waiting.has(&key("a"), &Wanted::Element));
+        waiting.others_wait(&key("c"), now + TOLD_FOR / 2, &peers());
+        waiting.added(&key("c"), &peers());
         waiting.forget(now + TOLD_FOR);
-        assert_eq!(lock(&waiting.others).keys().collect::<Vec<_>>(), [b"b"]);
+        assert_eq!(lock(&waiting.others).keys().collect::<Vec<_>>(), [&key("b")]);
         waiting.forget(now + TOLD_FOR * 2);
         assert!(!waiting.is_any());
+    }
+
+    #[test]
+    fn keys_of_other_databases_are_other_keys_and_messages_name_them() {
+        let waiting = Arc::<Waiting>::default();
+        let [one, other] = [0, 7]
+            .map(|database| Waiter::new(&waiting, vec![(database, b"a".to_vec())], Wanted::Element, None));
+        waiting.wake(&(7, b"a".to_vec()));
+        assert_eq!([&one, &other].map(is_woken), [false, true]);
+        for (payload, expected) in
+            [(&b""[..], Some(0)), (b"7", Some(7)), (b"x", None), (b"256", None), (b"-1", None)]
+        {
+            assert_eq!(key_of_message(b"a", payload), expected.map(|database| (database, b"a".to_vec())));
+        }
     }
 }

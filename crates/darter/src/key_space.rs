@@ -16,6 +16,19 @@ use std::ops::Bound;
 const RESERVED: u8 = 0xff;
 /// The byte in front of a program's key that begins with it or with [`RESERVED`].
 const ESCAPE: u8 = 0xfe;
+/// The byte after [`RESERVED`] in the places of gateways' databases other than 0. The database's
+/// number follows.
+const DATABASE: u8 = b'd';
+
+/// The bytes in front of the keys of each database.
+static DATABASES: [[u8; 3]; 256] = {
+    let (mut fronts, mut number) = ([[RESERVED, DATABASE, 0]; 256], 0);
+    while number < fronts.len() {
+        fronts[number][2] = number as u8;
+        number += 1;
+    }
+    fronts
+};
 /// Capacity in bytes of a session's buffer that is kept for the next key.
 const KEPT_BYTES: usize = 4 << 10;
 
@@ -40,39 +53,45 @@ pub enum KeySpace {
     Program,
     /// The records of gateways: any bytes, separate from the program's keys.
     Gateway,
+    /// The records of a database of gateways other than 0, by the database's number: any bytes,
+    /// separate from those of other databases. In [`KeySpace::Gateway`] they follow `d` and the number.
+    Database(u8),
     /// Both, as stored in the index. For copying and displaying a whole pool; an arbitrary key may
     /// have a place that neither of the other key spaces reaches.
     Whole,
 }
 
 impl KeySpace {
-    /// Returns the byte in front of the key in its place, if there is one.
+    /// Returns the bytes in front of the key in its place.
     #[inline]
-    fn front(self, key: &[u8]) -> Option<u8> {
+    fn front(self, key: &[u8]) -> &'static [u8] {
         match self {
-            Self::Program => key.first().filter(|&&first| first >= ESCAPE).map(|_| ESCAPE),
-            Self::Gateway => Some(RESERVED),
-            Self::Whole => None,
+            Self::Program if key.first().is_some_and(|&first| first >= ESCAPE) => &[ESCAPE],
+            Self::Gateway => &[RESERVED],
+            Self::Database(number) => &DATABASES[usize::from(number)],
+            Self::Program | Self::Whole => &[],
         }
     }
 
-    /// Returns the byte in front of the key in this place, if there is one.
+    /// Returns the number of bytes in front of the key in this place.
     #[inline]
-    fn front_of_place(self, place: &[u8]) -> Option<u8> {
+    fn front_bytes(self, place: &[u8]) -> usize {
         match self {
-            Self::Program => place.first().copied().filter(|&first| first == ESCAPE),
-            Self::Gateway => place.first().copied(),
-            Self::Whole => None,
+            Self::Program => usize::from(place.first() == Some(&ESCAPE)),
+            Self::Gateway => place.len().min(1),
+            Self::Database(_) => place.len().min(DATABASES[0].len()),
+            Self::Whole => 0,
         }
     }
 
-    /// Fails if a key that needs a byte in front is too long with it; the index refuses all other
+    /// Fails if a key that needs bytes in front is too long with them; the index refuses all other
     /// keys that are too long.
     pub(crate) fn check(self, key: &[u8]) -> Result<(), Error> {
-        if key.len() < KEY_BYTES_MAX || self.front(key).is_none() {
+        let front = self.front(key).len();
+        if front == 0 || key.len() + front <= KEY_BYTES_MAX {
             return Ok(());
         }
-        Err(IndexError::KeyTooLong { bytes: key.len(), max: KEY_BYTES_MAX - 1 }.into())
+        Err(IndexError::KeyTooLong { bytes: key.len(), max: KEY_BYTES_MAX - front }.into())
     }
 
     /// Returns the key space of a place, `Program` or `Gateway`.
@@ -94,13 +113,20 @@ impl KeySpace {
     /// Fails if the key is too long.
     #[inline]
     pub(crate) fn place<'k>(self, key: &'k [u8], buffer: &'k mut Vec<u8>) -> Result<&'k [u8], Error> {
-        let Some(front) = self.front(key) else { return Ok(key) };
+        let front = self.front(key);
+        if front.is_empty() {
+            return Ok(key);
+        }
         self.check(key)?;
         if buffer.capacity() > KEPT_BYTES {
             *buffer = Vec::new();
         }
         buffer.clear();
-        buffer.push(front);
+        match front {
+            // The most frequent case needs no copy of unknown length.
+            [front] => buffer.push(*front),
+            front => buffer.extend_from_slice(front),
+        }
         buffer.extend_from_slice(key);
         Ok(buffer)
     }
@@ -113,11 +139,11 @@ impl KeySpace {
     /// assert_eq!(KeySpace::Program.into_place(b"pear".to_vec()), b"pear");
     /// assert_eq!(KeySpace::Program.into_place(vec![0xff, 1]), [0xfe, 0xff, 1]);
     /// assert_eq!(KeySpace::Gateway.into_place(vec![1]), [0xff, 1]);
+    /// assert_eq!(KeySpace::Database(2).into_place(vec![1]), [0xff, b'd', 2, 1]);
     /// ```
     pub fn into_place(self, mut key: Vec<u8>) -> Vec<u8> {
-        if let Some(front) = self.front(&key) {
-            key.insert(0, front);
-        }
+        let front = self.front(&key);
+        drop(key.splice(0..0, front.iter().copied()));
         key
     }
 
@@ -128,6 +154,11 @@ impl KeySpace {
         match (self, &from, &to) {
             (Self::Program, _, Bound::Unbounded) => to = Bound::Excluded(vec![RESERVED]),
             (Self::Gateway, Bound::Unbounded, _) => from = Bound::Included(vec![RESERVED]),
+            (Self::Database(_), ..) => {
+                let whole = ScanRange::prefix(self.front(b""));
+                from = if from == Bound::Unbounded { whole.from } else { from };
+                to = if to == Bound::Unbounded { whole.to } else { to };
+            }
             _ => {}
         }
         ScanRange { from, to, reverse: range.reverse }
@@ -143,15 +174,13 @@ impl KeySpace {
     /// ```
     #[inline]
     pub fn key(self, place: &[u8]) -> &[u8] {
-        if self.front_of_place(place).is_some() { &place[1..] } else { place }
+        &place[self.front_bytes(place)..]
     }
 
     /// Converts places to keys.
     pub(crate) fn keys(self, mut pairs: Vec<KeyValue>) -> Vec<KeyValue> {
         for (place, _) in &mut pairs {
-            if self.front_of_place(place).is_some() {
-                place.remove(0);
-            }
+            place.drain(..self.front_bytes(place));
         }
         pairs
     }
@@ -171,10 +200,8 @@ impl Places {
     pub(crate) fn of<'k>(space: KeySpace, keys: impl Iterator<Item = &'k [u8]>) -> Result<Self, Error> {
         let mut places = Self { bytes: Vec::new(), ends: Vec::with_capacity(keys.size_hint().0) };
         for key in keys {
-            if let Some(front) = space.front(key) {
-                space.check(key)?;
-                places.bytes.push(front);
-            }
+            space.check(key)?;
+            places.bytes.extend_from_slice(space.front(key));
             places.bytes.extend_from_slice(key);
             places.ends.push(places.bytes.len());
         }

@@ -61,6 +61,32 @@ impl Worker {
         if self.is_read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
+    /// Continues in another key space. A transaction in progress goes on, and includes the keys of
+    /// both.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// use darter::engine::{Engine, KeySpace};
+    ///
+    /// let mut worker = store.worker_in(KeySpace::Gateway)?;
+    /// darter::block_on(async {
+    ///     worker.begin_transaction(0);
+    ///     worker.put("pear", "green").await?;
+    ///     worker.enter(KeySpace::Database(1));
+    ///     assert!(!worker.contains_key("pear").await?);
+    ///     worker.put("pear", "red").await?;
+    ///     assert!(worker.commit_transaction().await?);
+    ///     worker.enter(KeySpace::Gateway);
+    ///     assert_eq!(worker.get("pear").await?.as_deref(), Some(&b"green"[..]));
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    pub fn enter(&mut self, space: KeySpace) {
+        self.space = space;
+    }
+
     /// As [`AsyncSession::get`](crate::AsyncSession::get).
     ///
     /// # Errors

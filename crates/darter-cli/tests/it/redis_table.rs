@@ -102,8 +102,31 @@ fn a_range_of_a_gateways_keys_is_deleted_and_nothing_else() {
 #[test]
 fn a_table_of_another_name_is_refused() {
     let scene = Scene::new();
-    scene.run(&["get", "pear", "--table", "redis:1"]).code(2).err("gateways have one database, `redis:0`");
-    scene.run(&["get", "pear", "--table", "readings"]).code(2).err("`redis:0` is the only table");
+    for name in ["redis:16", "redis:", "redis:-1", "redis:01", "redis:x"] {
+        scene.run(&["get", "pear", "--table", name]).code(2).err("are `redis:0` to `redis:15`");
+    }
+    scene
+        .run(&["get", "pear", "--table", "readings"])
+        .code(2)
+        .err("`redis:0` to `redis:15` are the only tables");
+}
+
+#[test]
+fn each_database_of_a_gateway_is_a_table() {
+    let (scene, _gateway, mut client) = gateway();
+    for database in [0, 3, 15] {
+        tell(&mut client, &format!("select {database}"), "+OK");
+        tell(&mut client, &format!("set pear {database}"), "+OK");
+    }
+    for database in ["0", "3", "15"] {
+        let table = format!("redis:{database}");
+        scene.run(&["get", "--table", &table, "pear"]).code(0).out(&format!("{database}\n"));
+        scene.run(&["scan", "--table", &table, "--keys-only"]).code(0).out("pear\n");
+    }
+    scene.run(&["put", "--table", "redis:3", "plum", "blue"]).code(0);
+    tell(&mut client, "exists plum", ":0");
+    tell(&mut client, "select 3", "+OK");
+    tell(&mut client, "exists plum", ":1");
 }
 
 #[test]

@@ -57,9 +57,10 @@ pub(super) fn may_try_for(call: &Call<'_>, key: &[u8], wanted: &Wanted) -> bool 
     if call.keys.is_in_transaction() {
         return true;
     }
+    let key = (call.client.database, key.to_vec());
     match &call.client.waiter {
-        None => !call.shared.waiting.has(key, wanted),
-        Some(waiter) => waiter.ended().is_none() && waiter.may_try(key),
+        None => !call.shared.waiting.has(&key, wanted),
+        Some(waiter) => waiter.ended().is_none() && waiter.may_try(&key),
     }
 }
 
@@ -92,7 +93,7 @@ pub(super) fn wait_for<'k>(
     match &mut call.client.waiter {
         None => {
             let until = timeout.map(|timeout| Instant::now() + timeout);
-            let keys = keys.map(<[u8]>::to_vec).collect();
+            let keys = keys.map(|key| (call.client.database, key.to_vec())).collect();
             call.client.waiter = Some(Box::new(Waiter::new(&call.shared.waiting, keys, wanted, until)));
         }
         Some(waiter) => match waiter.ended() {

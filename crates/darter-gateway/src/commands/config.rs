@@ -5,6 +5,7 @@ use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::fault::Fault;
 use crate::glob::Glob;
 use crate::hyperloglog::SPARSE_BYTES;
+use crate::keyspace::DATABASES;
 use crate::options::GatewayOptions;
 use crate::turns;
 
@@ -29,7 +30,7 @@ pub(super) async fn config(call: &mut Call<'_>) -> Result<(), Fault> {
                 ("busy-reply-threshold", options.script_time.as_millis().to_string()),
                 ("client-output-buffer-limit", output_limits(options)),
                 ("client-query-buffer-limit", options.input_bytes_max.to_string()),
-                ("databases", "1".to_owned()),
+                ("databases", DATABASES.to_string()),
                 ("hash-max-listpack-entries", LISTPACK_FIELDS_MAX.to_string()),
                 ("hash-max-listpack-value", LISTPACK_BYTES_MAX.to_string()),
                 ("hash-max-ziplist-entries", LISTPACK_FIELDS_MAX.to_string()),

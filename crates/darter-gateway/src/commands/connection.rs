@@ -4,7 +4,8 @@
 
 use super::client::name_of;
 use crate::call::{Call, Replies, wrong_arity};
-use crate::fault::{Fault, SYNTAX};
+use crate::fault::{Fault, NO_INTEGER, SYNTAX};
+use crate::keyspace::DATABASES;
 use crate::{REDIS_VERSION, number};
 use subtle::ConstantTimeEq;
 
@@ -34,17 +35,20 @@ pub(super) fn echo(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `SELECT 0`.
-pub(super) fn select(call: &mut Call<'_>) -> Result<(), Fault> {
-    match call.integer(1)? {
-        0 => call.reply.ok(),
-        number if i32::try_from(number).is_err() => {
-            return Err(Fault::said(
-                "ERR value is out of range, value must between -2147483648 and 2147483647",
-            ));
-        }
-        _ => return Err(Fault::said("ERR DB index is out of range")),
+/// Parses the number of a database.
+pub(super) fn database(text: &[u8]) -> Result<u8, Fault> {
+    let number = number::integer(text).ok_or(NO_INTEGER)?;
+    if i32::try_from(number).is_err() {
+        return Err(Fault::said("ERR value is out of range, value must between -2147483648 and 2147483647"));
     }
+    let database = u8::try_from(number).ok().filter(|&database| database < DATABASES);
+    database.ok_or_else(|| Fault::said("ERR DB index is out of range"))
+}
+
+/// `SELECT database`.
+pub(super) fn select(call: &mut Call<'_>) -> Result<(), Fault> {
+    call.select(database(call.args.get(1))?)?;
+    call.reply.ok();
     Ok(())
 }
 
@@ -57,6 +61,7 @@ pub(super) fn quit(call: &mut Call<'_>) -> Result<(), Fault> {
 
 /// `RESET`.
 pub(super) fn reset(call: &mut Call<'_>) -> Result<(), Fault> {
+    call.select(0)?;
     call.client.is_trusted = call.shared.options.password.is_empty();
     call.client.queue = None;
     call.client.watched.clear();

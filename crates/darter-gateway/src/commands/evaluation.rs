@@ -84,7 +84,11 @@ pub(super) async fn invoke(
     call: &mut Call<'_>,
     invocation: &Arc<Invocation>,
 ) -> Result<Option<Fault>, Fault> {
-    match lua::run(call, Task::Call(Arc::clone(invocation)), run_from_script).await? {
+    let database = call.client.database;
+    let outcome = lua::run(call, Task::Call(Arc::clone(invocation)), run_from_script).await;
+    // What a script selects is for its own commands.
+    call.select(database)?;
+    match outcome? {
         // It is counted as other errors are.
         Outcome::Replied(reply) if reply.starts_with(b"-") => {
             let text = String::from_utf8_lossy(&reply[1..]).trim_end().to_owned();

@@ -6,7 +6,6 @@ use crate::REDIS_VERSION;
 use crate::call::Call;
 use crate::clock::now_us;
 use crate::fault::Fault;
-use crate::state::GatewayState;
 use crate::table::TABLE;
 use crate::turns;
 use darter::engine::Engine;
@@ -225,9 +224,10 @@ fn cluster(_: &Call<'_>, text: &mut String) {
 }
 
 fn keyspace(call: &Call<'_>, text: &mut String) {
-    let GatewayState { counts, .. } = call.shared;
-    let (keys, expiring) = (counts.keys.load(Ordering::Relaxed), counts.expiring.load(Ordering::Relaxed));
-    if keys > 0 {
-        let _ = write!(text, "db0:keys={keys},expires={expiring},avg_ttl=0\r\n");
+    for (number, counted) in call.shared.counts.databases.iter().enumerate() {
+        let [keys, expiring] = counted.load();
+        if keys > 0 {
+            let _ = write!(text, "db{number}:keys={keys},expires={expiring},avg_ttl=0\r\n");
+        }
     }
 }

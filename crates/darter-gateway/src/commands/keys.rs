@@ -1,8 +1,12 @@
 //! Commands for keys of any type.
 
+use super::connection::database;
+use super::transactions::supported;
 use crate::call::Call;
 use crate::fault::{Fault, SYNTAX};
-use crate::keyspace::{Destination, KeyRange, Transferred, Walked};
+use crate::keyspace::{DATABASES, Destination, KeyRange, Scoped, Transferred, Walked};
+use crate::request::Arguments;
+use crate::table::CommandId;
 use crate::turns;
 
 /// `DEL key…`, `UNLINK key…`.
@@ -71,23 +75,58 @@ async fn transfer(call: &mut Call<'_>, destination: Destination) -> Result<Trans
     })
 }
 
-/// `COPY source destination [DB 0] [REPLACE]`.
+/// Returns the database that the options of a `COPY` name, if they name one.
+fn database_of_copy(args: &Arguments<'_>) -> Option<u8> {
+    let at = args.from(3).position(|option| option.eq_ignore_ascii_case(b"db"))?;
+    database(args.from(4 + at).next()?).ok()
+}
+
+/// Returns the key in another database to which a command copies or moves a key.
+pub(super) fn sent_to(id: CommandId, args: &Arguments<'_>) -> Option<Scoped> {
+    match id {
+        CommandId::Copy => Some((database_of_copy(args)?, args.get(2).to_vec())),
+        CommandId::Move => Some((database(args.get(2)).ok()?, args.get(1).to_vec())),
+        _ => None,
+    }
+}
+
+/// Sends a key to another database, in a transaction.
+async fn send(
+    call: &mut Call<'_>,
+    to: (u8, &[u8]),
+    destination: Destination,
+    moves: bool,
+) -> Result<(), Fault> {
+    supported(call, "a change of two databases")?;
+    let transferred = call.keys.send(call.args.get(1), to, destination, moves).await?;
+    call.reply.flag(transferred == Transferred::Done);
+    Ok(())
+}
+
+/// `MOVE key database`.
+pub(super) async fn move_key(call: &mut Call<'_>) -> Result<(), Fault> {
+    let database = database(call.args.get(2))?;
+    if database == call.client.database {
+        return Err(Fault::said("ERR source and destination objects are the same"));
+    }
+    send(call, (database, call.args.get(1)), Destination::Kept, true).await
+}
+
+/// `COPY source destination [DB database] [REPLACE]`.
 pub(super) async fn copy(call: &mut Call<'_>) -> Result<(), Fault> {
     let (mut destination, mut options) = (Destination::Kept, call.args.from(3));
+    let mut to_database = call.client.database;
     while let Some(option) = options.next() {
         match &option.to_ascii_lowercase()[..] {
             b"replace" => destination = Destination::Replaced,
-            b"db" => {
-                let said = crate::number::integer(options.next().ok_or(SYNTAX)?);
-                match said.ok_or(crate::fault::NO_INTEGER)? {
-                    0 => {}
-                    _ => return Err(Fault::said("ERR DB index is out of range")),
-                }
-            }
+            b"db" => to_database = database(options.next().ok_or(SYNTAX)?)?,
             _ => return Err(SYNTAX),
         }
     }
     let (from, to) = (call.args.get(1), call.args.get(2));
+    if to_database != call.client.database {
+        return send(call, (to_database, to), destination, false).await;
+    }
     if from == to {
         return Err(Fault::said("ERR source and destination objects are the same"));
     }
@@ -100,7 +139,7 @@ pub(super) async fn copy(call: &mut Call<'_>) -> Result<(), Fault> {
 const FLUSHED: usize = 1000;
 
 /// `FLUSHALL [ASYNC|SYNC]`, `FLUSHDB [ASYNC|SYNC]`.
-pub(super) async fn flush(call: &mut Call<'_>) -> Result<(), Fault> {
+pub(super) async fn flush(call: &mut Call<'_>, is_all: bool) -> Result<(), Fault> {
     let is_way = |way: &[u8]| way.eq_ignore_ascii_case(b"async") || way.eq_ignore_ascii_case(b"sync");
     if call.args.len() > 2 || !call.args.from(1).all(is_way) {
         return Err(SYNTAX);
@@ -110,6 +149,18 @@ pub(super) async fn flush(call: &mut Call<'_>) -> Result<(), Fault> {
             "ERR FLUSHALL and FLUSHDB are not allowed here; start the gateway with --allow-flush",
         ));
     }
+    let databases = if is_all { 0..DATABASES } else { call.client.database..call.client.database + 1 };
+    for database in databases {
+        call.keys.select(database)?;
+        flush_selected(call).await?;
+    }
+    call.keys.select(call.client.database)?;
+    call.reply.ok();
+    Ok(())
+}
+
+/// Removes the keys of the selected database.
+async fn flush_selected(call: &mut Call<'_>) -> Result<(), Fault> {
     let mut part = KeyRange::all();
     loop {
         let mut met = Vec::new();
@@ -119,9 +170,7 @@ pub(super) async fn flush(call: &mut Call<'_>) -> Result<(), Fault> {
             turns::worked().await;
         }
         if walked == Walked::Through {
-            break;
+            return Ok(());
         }
     }
-    call.reply.ok();
-    Ok(())
 }

@@ -173,6 +173,7 @@ async fn attempt(
     }
     call.client.info.did(command, &call.args, call.client.is_resp3);
     *ending = Ending::Failed;
+    call.keys.select(call.client.database)?;
     // A command that waits is shown once.
     let is_shown = call.shared.monitors.are_there() && call.client.waiter.is_none();
     // The commands that a script calls follow it.
@@ -213,7 +214,7 @@ fn wake(call: &mut Call<'_>, command: &Command) {
     if has_to_wait(call.client) || matches!(command.id, Xack | Xautoclaim | Xclaim | Xreadgroup) {
         return;
     }
-    let (waiting, peers) = (&call.shared.waiting, &call.shared.peers);
+    let (waiting, peers, database) = (&call.shared.waiting, &call.shared.peers, call.client.database);
     if matches!(command.id, Eval | Evalsha | Exec | Fcall) {
         for key in std::mem::take(&mut call.keys.changed) {
             waiting.added(&key, peers);
@@ -223,7 +224,10 @@ fn wake(call: &mut Call<'_>, command: &Command) {
         if keys.len() == 0 || command.is("movablekeys") {
             waiting.added_to_any(peers);
         }
-        keys.for_each(|at| waiting.added(call.args.get(at), peers));
+        keys.for_each(|at| waiting.added(&(database, call.args.get(at).to_vec()), peers));
+        if let Some(key) = keys::sent_to(command.id, &call.args) {
+            waiting.added(&key, peers);
+        }
     }
 }
 

@@ -22,16 +22,25 @@ pub(super) fn monitor(call: &mut Call<'_>) -> Result<(), Fault> {
 
 /// Shows a command that a client has sent.
 pub(super) fn show(call: &Call<'_>, command: &Command, args: &Arguments<'_>) {
-    show_from(call, command, args, &call.client.info.address);
+    show_in(call, call.client.database, command, args);
+}
+
+/// Shows a command that a client has sent, when it had selected a database.
+pub(super) fn show_in(call: &Call<'_>, database: u8, command: &Command, args: &Arguments<'_>) {
+    show_from(call, (command, args), (database, &call.client.info.address));
 }
 
 /// Shows a command that a script has called.
 #[cfg(feature = "scripts")]
 pub(super) fn show_from_script(call: &Call<'_>, command: &Command) {
-    show_from(call, command, &call.args, &"lua");
+    show_from(call, (command, &call.args), (call.client.database, &"lua"));
 }
 
-fn show_from(call: &Call<'_>, command: &Command, args: &Arguments<'_>, origin: &dyn Display) {
+fn show_from(
+    call: &Call<'_>,
+    (command, args): (&Command, &Arguments<'_>),
+    (database, origin): (u8, &dyn Display),
+) {
     if !call.shared.monitors.are_there() || command.is("admin") {
         return;
     }
@@ -43,5 +52,5 @@ fn show_from(call: &Call<'_>, command: &Command, args: &Arguments<'_>, origin: &
         }
         _ => 0..0,
     };
-    call.shared.monitors.show(origin, args, |at| secrets.contains(&at));
+    call.shared.monitors.show((database, origin), args, |at| secrets.contains(&at));
 }

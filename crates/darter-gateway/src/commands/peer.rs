@@ -5,6 +5,7 @@ use super::publishing;
 use crate::call::Call;
 use crate::fault::Fault;
 use crate::peers::{MessageKind, PeerId};
+use crate::waiting::key_of_message;
 
 /// `DARTER.MEET sender receiver`.
 pub(super) async fn meet(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -41,10 +42,14 @@ pub(super) async fn tell(call: &mut Call<'_>) -> Result<(), Fault> {
     match MessageKind::named(call.args.get(1)) {
         Some(MessageKind::Publish) => publishing::deliver(call.shared, false, channel, payload).await,
         Some(MessageKind::ShardPublish) => publishing::deliver(call.shared, true, channel, payload).await,
-        Some(MessageKind::Wait) => {
-            call.shared.waiting.others_wait(channel, std::time::Instant::now(), &call.shared.peers);
+        Some(kind @ (MessageKind::Wait | MessageKind::Added)) => {
+            let Some(key) = key_of_message(channel, payload) else { return Ok(()) };
+            if kind == MessageKind::Added {
+                call.shared.waiting.wake(&key);
+            } else {
+                call.shared.waiting.others_wait(&key, std::time::Instant::now(), &call.shared.peers);
+            }
         }
-        Some(MessageKind::Added) => call.shared.waiting.wake(channel),
         // A later version has sent it.
         None => {}
     }

@@ -134,7 +134,7 @@ pub(crate) async fn execute_run<'r>(
     publishing::send(call).await;
     call.keys.changed.clear();
     if call.shared.waiting.is_any() {
-        call.shared.waiting.added(key, &call.shared.peers);
+        call.shared.waiting.added(&(call.client.database, key.to_vec()), &call.shared.peers);
     }
     for (command, args, _) in &run {
         call.client.info.did(command, args, call.client.is_resp3);

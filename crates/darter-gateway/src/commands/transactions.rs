@@ -9,7 +9,7 @@
 use super::{monitor, notifying, publishing};
 use crate::call::{Call, Client};
 use crate::fault::Fault;
-use crate::keyspace::Retries;
+use crate::keyspace::{Retries, Scoped};
 use crate::named_keys::{self, destinations};
 #[cfg(feature = "scripts")]
 use crate::pause::is_writing;
@@ -121,12 +121,15 @@ pub(super) async fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
         return Err(Fault::said("EXECABORT Transaction discarded because of previous errors."));
     }
     let held = watched.keys().cloned().collect();
-    let start = call.reply.position();
+    let (start, database) = (call.reply.position(), call.client.database);
     let mut is_executed = false;
     atomically(call, held, async |call| {
-        let read = queue.requests().flat_map(|(command, args)| keys_read(command, args));
-        call.keys.read_heads(watched.keys().map(Vec::as_slice).chain(read)).await?;
-        for (key, digest) in &watched {
+        let in_database = queue.requests().take_while(|(command, _)| command.id != CommandId::Select);
+        let read = in_database.flat_map(|(command, args)| keys_read(command, args));
+        let own = watched.keys().filter(|(number, _)| *number == database).map(|(_, key)| &key[..]);
+        call.keys.read_heads(own.chain(read)).await?;
+        for ((number, key), digest) in &watched {
+            call.keys.select(*number)?;
             if call.keys.digest(key).await? != *digest {
                 call.reply.take_back(start);
                 call.reply.null_array();
@@ -138,10 +141,20 @@ pub(super) async fn exec(call: &mut Call<'_>) -> Result<(), Fault> {
         Ok(Body::Done)
     })
     .await?;
-    if is_executed {
-        queue.requests().for_each(|(command, args)| monitor::show(call, command, &args));
+    if is_executed && call.shared.monitors.are_there() {
+        show(call, &queue, database);
     }
     Ok(())
+}
+
+/// Shows the commands of a transaction that began in a database.
+fn show(call: &Call<'_>, queue: &Queue, mut database: u8) {
+    for (command, args) in queue.requests() {
+        if command.id == CommandId::Select {
+            database = super::connection::database(args.get(1)).unwrap_or(database);
+        }
+        monitor::show_in(call, database, command, &args);
+    }
 }
 
 /// Returns the keys whose heads a command reads, as far as its arguments show.
@@ -163,10 +176,11 @@ fn keys_read<'a>(command: &'static Command, args: Arguments<'a>) -> impl Iterato
 /// Returns whether a command changes several keys, and is executed as one transaction.
 pub(super) fn is_one(call: &Call<'_>, id: CommandId) -> bool {
     use CommandId::{
-        Bitop, Del, Georadius, Georadiusbymember, Geosearchstore, Mset, Msetnx, Pfmerge, Smove, Sort, Unlink,
+        Bitop, Del, Georadius, Georadiusbymember, Geosearchstore, Move, Mset, Msetnx, Pfmerge, Smove, Sort,
+        Unlink,
     };
     let changes_several = match id {
-        Bitop | Geosearchstore | Smove => true,
+        Bitop | Geosearchstore | Move | Smove => true,
         Del | Pfmerge | Unlink => call.args.len() > 2,
         Mset | Msetnx => call.args.len() > 3,
         Georadius | Georadiusbymember | Sort => !destinations(id, &call.args, 0).is_empty(),
@@ -217,11 +231,13 @@ async fn are_large<'k>(call: &mut Call<'_>, keys: impl Iterator<Item = &'k [u8]>
 /// # Errors
 /// Those of the command, and as for [`atomically`].
 pub(super) async fn run_alone(call: &mut Call<'_>, command: &'static Command) -> Result<(), Fault> {
-    let (is_transfer, args) = (is_transfer(command.id), call.args);
+    let args = call.args;
+    // A key is copied to another database in a transaction, or not at all.
+    let is_transfer = is_transfer(command.id) && super::keys::sent_to(command.id, &args).is_none();
     let sources = named_keys::sources(command.id, &args, 0);
     let sources = sources.filter(|_| is_transfer).map(|at| args.get(at));
     let start = call.reply.position();
-    let held = sources.clone().map(<[u8]>::to_vec).collect();
+    let held = sources.clone().map(|key| (call.client.database, key.to_vec())).collect();
     let mut is_large = false;
     let done = atomically(call, held, async |call| {
         call.keys.read_heads(keys_read(command, args).chain(sources.clone())).await?;
@@ -288,7 +304,7 @@ pub(super) async fn within(
 /// then.
 pub(super) async fn atomically(
     call: &mut Call<'_>,
-    held: BTreeSet<Vec<u8>>,
+    held: BTreeSet<Scoped>,
     body: impl AsyncFnMut(&mut Call<'_>) -> Result<Body, Fault>,
 ) -> Result<(), Fault> {
     let done = repeatedly(call, held, body).await;
@@ -301,10 +317,11 @@ pub(super) async fn atomically(
 
 async fn repeatedly(
     call: &mut Call<'_>,
-    mut held: BTreeSet<Vec<u8>>,
+    mut held: BTreeSet<Scoped>,
     mut body: impl AsyncFnMut(&mut Call<'_>) -> Result<Body, Fault>,
 ) -> Result<(), Fault> {
     let (start, mut retries, mut attempt) = (call.reply.position(), Retries::default(), 0_u16);
+    let database = call.client.database;
     loop {
         let run = once(call, &held, attempt, &mut body).await;
         held.extend(call.keys.unheld());
@@ -315,6 +332,7 @@ async fn repeatedly(
         }
         // It will not take effect, at least not in this run.
         call.client.published.take();
+        call.select(database)?;
         run?;
         call.reply.take_back(start);
         attempt = attempt.saturating_add(1);
@@ -329,7 +347,7 @@ async fn repeatedly(
 /// Runs a transaction once. Returns false if another client has changed a key in between.
 pub(super) async fn once(
     call: &mut Call<'_>,
-    held: &BTreeSet<Vec<u8>>,
+    held: &BTreeSet<Scoped>,
     attempt: u16,
     body: &mut impl AsyncFnMut(&mut Call<'_>) -> Result<Body, Fault>,
 ) -> Result<bool, Fault> {
@@ -365,9 +383,12 @@ async fn execute(call: &mut Call<'_>, queue: &Queue) -> Result<(), Fault> {
 /// Returns how the command ended.
 pub(super) async fn run_one(command: &Command, call: &mut Call<'_>) -> Result<Ending, Fault> {
     let position = call.reply.position();
+    // The command before may have failed in another one.
+    call.keys.select(call.client.database)?;
     if command.is("write") && call.shared.waiting.is_any() {
         let keys = command.keys_at(call.args.len()).chain(destinations(command.id, &call.args, 0));
-        call.keys.changed.extend(keys.map(|at| call.args.get(at).to_vec()));
+        let keys = keys.map(|at| (call.client.database, call.args.get(at).to_vec()));
+        call.keys.changed.extend(keys.chain(super::keys::sent_to(command.id, &call.args)));
     }
     match Box::pin(super::run(command.id, call)).await {
         Ok(()) => {
@@ -443,14 +464,15 @@ pub(super) async fn watch(call: &mut Call<'_>) -> Result<(), Fault> {
     supported(call, "WATCH")?;
     for key in call.args.from(1) {
         turns::worked().await;
-        if call.client.watched.contains_key(key) {
+        let scoped = (call.client.database, key.to_vec());
+        if call.client.watched.contains_key(&scoped) {
             continue;
         }
         if call.client.watched.len() == WATCHED_MAX {
             return Err(Fault::said("ERR too many watched keys; nothing more is watched"));
         }
         let digest = call.keys.digest(key).await?;
-        call.client.watched.insert(key.to_vec(), digest);
+        call.client.watched.insert(scoped, digest);
     }
     call.reply.ok();
     Ok(())

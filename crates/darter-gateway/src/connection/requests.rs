@@ -271,7 +271,8 @@ impl Connection {
             Some(lease) => lease,
             None => held.insert(worker.keyspace().await),
         };
-        if number == 0 && pipeline.len() > 1 && worker.shared.is_prefetched {
+        let is_foreseen = number == 0 && pipeline.len() > 1 && worker.shared.is_prefetched;
+        if is_foreseen && lease.keys.select(self.client.database).is_ok() {
             lease.keys.prefetch(pipeline.first_arguments(self.inbox.arrived()));
         }
         let mut reply = Reply::new(&mut self.outbox, self.client.is_resp3);

@@ -22,7 +22,7 @@
 use super::head::Generation;
 use super::key_event::KeyEvent;
 use super::packed::Packed;
-use super::{Family, Head, Keyspace, Kind, PLACE_BYTES, Retries, place, place_of_head, session};
+use super::{Family, Head, Keyspace, Kind, PLACE_BYTES, Retries, Scoped, place, place_of_head, session};
 use crate::fault::{Fault, WRONG_TYPE};
 use crate::turns;
 use darter::engine::Worker;
@@ -47,24 +47,28 @@ const MEMBER_BYTES: usize = FIELD_BYTES - 8 - 2 - 8;
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) worker: Worker,
-    /// The changes of keys, if they are recorded.
-    pub(super) events: Option<Vec<KeyEvent>>,
-    /// The generations that the transaction in progress ends.
-    pub(super) ended: Vec<Aggregate>,
+    /// The number of the selected database.
+    pub(super) database: u8,
+    /// The changes of keys with the numbers of their databases, if they are recorded.
+    pub(super) events: Option<Vec<(u8, KeyEvent)>>,
+    /// The generations that the transaction in progress ends, with the numbers of their databases.
+    pub(super) ended: Vec<(u8, Aggregate)>,
     /// The keys of which it has read all elements, though their heads were not in doubt.
-    pub(super) unheld: BTreeSet<Vec<u8>>,
-    /// The heads with doubts that other clients leave in place until it has ended.
-    pub(super) held: Vec<(Aggregate, Vec<u8>)>,
+    pub(super) unheld: BTreeSet<Scoped>,
+    /// The heads with doubts that other clients leave in place until it has ended, with the numbers
+    /// of their databases.
+    pub(super) held: Vec<(u8, Aggregate, Vec<u8>)>,
     /// Whether it has read records that never existed together, and must be run again.
     pub(super) is_torn: bool,
-    /// The places of the chunks of lists that it has read.
-    pub(super) chunks: BTreeSet<Vec<u8>>,
+    /// The places of the chunks of lists that it has read, with the numbers of their databases.
+    pub(super) chunks: BTreeSet<Scoped>,
 }
 
 impl Session {
     pub(super) fn new(worker: Worker) -> Self {
         Self {
             worker,
+            database: 0,
             events: None,
             ended: Vec::new(),
             unheld: BTreeSet::new(),
@@ -99,7 +103,7 @@ impl Session {
                 && aggregate.is_of(record)
                 && doubtable(aggregate.key(), &Head::parse(record)?, 0).is_some()
             {
-                self.unheld.insert(aggregate.key().to_vec());
+                self.unheld.insert((self.database, aggregate.key().to_vec()));
             }
         }
         Ok(())
@@ -316,7 +320,7 @@ pub(super) async fn doubt(
 /// whether all are gone. In a transaction they are removed after the commit.
 pub(super) async fn bury(session: &mut Session, aggregate: &Aggregate, most: usize) -> Result<bool, Fault> {
     if session.is_in_transaction() {
-        session.ended.push(aggregate.clone());
+        session.ended.push((session.database, aggregate.clone()));
         return Ok(true);
     }
     let mut left = most;

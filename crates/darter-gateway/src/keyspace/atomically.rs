@@ -11,7 +11,7 @@
 //! a large hash takes one change.
 
 use super::aggregate::{bury, doubtable, mark};
-use super::{Aggregate, Family, Head, KEY_BYTES, Keyspace, Kind, TOGETHER_MAX, session};
+use super::{Aggregate, Family, Head, KEY_BYTES, Keyspace, Kind, Scoped, TOGETHER_MAX, session};
 use crate::fault::Fault;
 use crate::turns;
 use std::collections::BTreeSet;
@@ -32,10 +32,13 @@ impl Keyspace {
     ///
     /// # Errors
     /// The store's errors.
-    pub(crate) async fn begin(&mut self, attempt: u16, held: &BTreeSet<Vec<u8>>) -> Result<(), Fault> {
-        for key in held {
+    pub(crate) async fn begin(&mut self, attempt: u16, held: &BTreeSet<Scoped>) -> Result<(), Fault> {
+        let before = self.database();
+        for (database, key) in held {
+            self.select(*database)?;
             self.hold(key, if attempt < STARVED { 0 } else { HELD_SECONDS }).await?;
         }
+        self.select(before)?;
         self.changed.clear();
         session(&mut self.session, &self.store)?.begin_transaction(attempt);
         Ok(())
@@ -69,7 +72,7 @@ impl Keyspace {
     }
 
     /// Returns the keys that the next run of the transaction must name when it begins.
-    pub(crate) fn unheld(&mut self) -> BTreeSet<Vec<u8>> {
+    pub(crate) fn unheld(&mut self) -> BTreeSet<Scoped> {
         self.session.as_mut().map(|session| std::mem::take(&mut session.unheld)).unwrap_or_default()
     }
 
@@ -90,12 +93,15 @@ impl Keyspace {
         let is_possible = session.unheld.is_empty() && !session.is_torn;
         let is_done = is_possible && session.commit_transaction().await?;
         let ended = std::mem::take(&mut session.ended);
-        for aggregate in ended.iter().filter(|_| is_done) {
+        let before = session.database;
+        for (database, aggregate) in ended.iter().filter(|_| is_done) {
+            session.enter(*database);
             // The walk removes what remains.
             if bury(session, aggregate, usize::MAX).await.is_err() {
                 break;
             }
         }
+        session.enter(before);
         Ok(is_done)
     }
 
@@ -118,7 +124,10 @@ impl Keyspace {
         if let Some(aggregate) = doubtable(key, &Head::parse(&record)?, held_seconds) {
             let session = session(&mut self.session, &self.store)?;
             let marked = mark(session, &aggregate, &record, self.now, held_seconds).await?;
-            session.held.extend(marked.filter(|_| held_seconds > 0).map(|record| (aggregate, record)));
+            let database = session.database;
+            session
+                .held
+                .extend(marked.filter(|_| held_seconds > 0).map(|record| (database, aggregate, record)));
         }
         Ok(())
     }
@@ -130,10 +139,14 @@ impl Keyspace {
     /// The store's errors. The clients then wait for as long as the doubts say.
     pub(crate) async fn release(&mut self) -> Result<(), Fault> {
         let Some(session) = &mut self.session else { return Ok(()) };
-        for (aggregate, record) in std::mem::take(&mut session.held) {
-            mark(session, &aggregate, &record, self.now, 0).await?;
+        let before = session.database;
+        let mut done = Ok(());
+        for (database, aggregate, record) in std::mem::take(&mut session.held) {
+            session.enter(database);
+            done = done.and(mark(session, &aggregate, &record, self.now, 0).await.map(drop));
         }
-        Ok(())
+        session.enter(before);
+        done
     }
 
     /// Returns a digest of a key's type, expiry time and value with all elements; `None` if the key
@@ -185,7 +198,7 @@ mod tests {
     fn doubts_are_held_for_a_transaction_that_has_failed_often_until_it_ends() {
         let store = Store::open("mem:64M").unwrap();
         let mut keys = Keyspace::new(store, Arc::default());
-        let held = BTreeSet::from([b"hash".to_vec()]);
+        let held = BTreeSet::from([(0, b"hash".to_vec())]);
         block_on(async {
             let hash = keys.open(b"hash", Kind::Hash).await.unwrap();
             keys.set_field(&hash, b"field", b"value").await.unwrap();

@@ -25,9 +25,9 @@ impl Session {
     pub(super) fn touched(&mut self, place: &[u8]) {
         if let Some(events) = &mut self.events
             && let Some(key) = key_of(place)
-            && !matches!(events.last(), Some(KeyEvent::Touched(last)) if last == key)
+            && !matches!(events.last(), Some((database, KeyEvent::Touched(last))) if *database == self.database && last == key)
         {
-            events.push(KeyEvent::Touched(key.to_vec()));
+            events.push((self.database, KeyEvent::Touched(key.to_vec())));
         }
     }
 
@@ -36,7 +36,7 @@ impl Session {
     pub(super) fn expired(&mut self, key: &[u8], before: usize) {
         if let Some(events) = &mut self.events {
             events.truncate(before);
-            events.push(KeyEvent::Expired(key.to_vec()));
+            events.push((self.database, KeyEvent::Expired(key.to_vec())));
         }
     }
 
@@ -131,13 +131,14 @@ impl Keyspace {
 
     /// Notes what a command has done with a key, besides the changes that are recorded anyway.
     pub(crate) fn note_event(&mut self, key: &[u8], what: &'static str) {
-        if let Some(events) = self.session.as_mut().and_then(|session| session.events.as_mut()) {
-            events.push(KeyEvent::Did(key.to_vec(), what));
+        let Some(session) = &mut self.session else { return };
+        if let Some(events) = &mut session.events {
+            events.push((session.database, KeyEvent::Did(key.to_vec(), what)));
         }
     }
 
-    /// Returns the events since the last call, in their order.
-    pub(crate) fn take_events(&mut self) -> Vec<KeyEvent> {
+    /// Returns the events since the last call, in their order, with the numbers of their databases.
+    pub(crate) fn take_events(&mut self) -> Vec<(u8, KeyEvent)> {
         let events = self.session.as_mut().and_then(|session| session.events.as_mut());
         events.map(std::mem::take).unwrap_or_default()
     }

@@ -2,7 +2,7 @@
 //! dead processes (`sweep.rs`), and counts the keys.
 
 use super::sweep::{self, FORGOTTEN_MS, LOOKS, SweepProgress};
-use super::{Family, Head, Keyspace, cursors, remove_if_over, session, transfer};
+use super::{DATABASES, Family, Head, Keyspace, cursors, remove_if_over, session, transfer};
 use crate::fault::Fault;
 use crate::turns;
 use darter::ScanRange;
@@ -13,7 +13,7 @@ const STEP: usize = 1000;
 /// If at least one in this many of a step's records had expired, the next step follows at once.
 const DENSE: usize = 10;
 
-/// The counts of a round.
+/// The counts of a round, or of a database's part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Census {
     /// Number of keys.
@@ -24,8 +24,16 @@ pub(crate) struct Census {
     pub first_end: Option<u64>,
 }
 
+impl Census {
+    fn add(&mut self, other: &Self) {
+        self.keys += other.keys;
+        self.expiring += other.expiring;
+        self.first_end = self.first_end.into_iter().chain(other.first_end).min();
+    }
+}
+
 /// The result of a step.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Stepped {
     /// Number of keys removed.
     pub removed: u64,
@@ -35,9 +43,11 @@ pub(crate) struct Stepped {
     pub goes_on: bool,
     /// The counts of a round, if the step ended one.
     pub census: Option<Census>,
+    /// The counts of databases whose heads were all passed, with the numbers of these.
+    pub counted: Vec<(u8, Census)>,
 }
 
-/// The phases of a round.
+/// The phases of a round, in each database.
 const STAGES: [WalkPhase; 12] = [
     WalkPhase::Ends(Family::Key),
     WalkPhase::Ends(Family::Cursor),
@@ -87,16 +97,26 @@ impl WalkPhase {
 /// The position of the walk.
 #[derive(Debug)]
 pub(crate) struct Expiry {
+    database: u8,
     stage: usize,
     left: ScanRange,
+    /// The counts of the database, and of the round without it.
     counted: Census,
+    round: Census,
     /// Whether the wall clock has stepped: the age of records cannot be determined then.
     is_clock_wrong: bool,
 }
 
 impl Default for Expiry {
     fn default() -> Self {
-        Self { stage: 0, left: STAGES[0].whole(), counted: Census::default(), is_clock_wrong: false }
+        Self {
+            database: 0,
+            stage: 0,
+            left: STAGES[0].whole(),
+            counted: Census::default(),
+            round: Census::default(),
+            is_clock_wrong: false,
+        }
     }
 }
 
@@ -106,7 +126,8 @@ fn end_of(family: Family, record: &[u8]) -> Option<u64> {
         Family::Key => Head::parse(record).ok()?.expiry,
         Family::Cursor => Some(cursors::parse(record)?.0),
         Family::Building => Some(transfer::written_at(record)? + FORGOTTEN_MS),
-        Family::Field
+        Family::Database
+        | Family::Field
         | Family::Gateway
         | Family::Library
         | Family::ListChunk
@@ -133,6 +154,7 @@ impl Expiry {
     pub(crate) async fn step(&mut self, keys: &mut Keyspace) -> Result<Stepped, Fault> {
         let now = keys.now;
         let mut stepped = Stepped::default();
+        keys.select(self.database)?;
         // A phase that ends leaves the rest of the step to the next phase.
         loop {
             let progress = match STAGES[self.stage] {
@@ -150,15 +172,30 @@ impl Expiry {
             if progress != SweepProgress::Ended {
                 return Ok(stepped);
             }
-            if self.stage == 0 {
-                stepped.census = Some(std::mem::take(&mut self.counted));
-            }
-            self.stage = (self.stage + 1) % STAGES.len();
-            self.left = STAGES[self.stage].whole();
-            if self.stage == 0 {
+            if self.stage + 1 == STAGES.len() {
+                self.go_on(keys, &mut stepped).await?;
                 return Ok(stepped);
             }
+            if self.stage == 0 {
+                let counted = std::mem::take(&mut self.counted);
+                self.round.add(&counted);
+                stepped.counted.push((self.database, counted));
+            }
+            self.stage += 1;
+            self.left = STAGES[self.stage].whole();
         }
+    }
+
+    /// Goes on to the next database that has records, or ends the round.
+    async fn go_on(&mut self, keys: &mut Keyspace, stepped: &mut Stepped) -> Result<(), Fault> {
+        let next = session(&mut keys.session, &keys.store)?.next_database(self.database).await?;
+        let empty = self.database + 1..next.unwrap_or(DATABASES);
+        stepped.counted.extend(empty.map(|database| (database, Census::default())));
+        (self.database, self.stage, self.left) = (next.unwrap_or(0), 0, STAGES[0].whole());
+        if next.is_none() {
+            stepped.census = Some(std::mem::take(&mut self.round));
+        }
+        Ok(())
     }
 
     /// Removes expired records, and keys without elements.
@@ -212,9 +249,7 @@ impl Expiry {
         stepped.found |= worth > 0;
         stepped.goes_on |= looked > 0 && worth * DENSE >= looked;
         if family == Family::Key {
-            self.counted.keys += counted.keys;
-            self.counted.expiring += counted.expiring;
-            self.counted.first_end = self.counted.first_end.into_iter().chain(counted.first_end).min();
+            self.counted.add(&counted);
         }
         if looked == seen && seen < STEP {
             return Ok(SweepProgress::Ended);

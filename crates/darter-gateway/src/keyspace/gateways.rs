@@ -69,8 +69,11 @@ impl Keyspace {
     /// # Errors
     /// The store's errors.
     pub(crate) async fn has_gateway(&mut self, id: [u8; 8]) -> Result<bool, Fault> {
-        place(&mut self.key, Family::Gateway, &id);
-        Ok(session(&mut self.session, &self.store)?.get_with(&self.key, |_| ()).await?.is_some())
+        self.outside(async |keys| {
+            place(&mut keys.key, Family::Gateway, &id);
+            Ok(session(&mut keys.session, &keys.store)?.get_with(&keys.key, |_| ()).await?.is_some())
+        })
+        .await
     }
 
     /// Returns the records of the pool's gateways, by id. Records of other versions are left out.

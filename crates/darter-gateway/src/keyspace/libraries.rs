@@ -13,8 +13,11 @@ impl Keyspace {
     /// # Errors
     /// The store's errors.
     pub(crate) async fn library(&mut self, name: &str) -> Result<Option<Vec<u8>>, Fault> {
-        place(&mut self.key, Family::Library, name.as_bytes());
-        Ok(session(&mut self.session, &self.store)?.get(&self.key).await?)
+        self.outside(async |keys| {
+            place(&mut keys.key, Family::Library, name.as_bytes());
+            Ok(session(&mut keys.session, &keys.store)?.get(&keys.key).await?)
+        })
+        .await
     }
 
     /// Stores the code of a library, or the directory; or removes it.
@@ -22,12 +25,15 @@ impl Keyspace {
     /// # Errors
     /// The store's errors.
     pub(crate) async fn set_library(&mut self, name: &str, record: Option<&[u8]>) -> Result<(), Fault> {
-        place(&mut self.key, Family::Library, name.as_bytes());
-        let session = session(&mut self.session, &self.store)?;
-        match record {
-            Some(record) => drop(session.put(&self.key, record).await?),
-            None => drop(session.remove_if(&self.key, |_| true).await?),
-        }
-        Ok(())
+        self.outside(async |keys| {
+            place(&mut keys.key, Family::Library, name.as_bytes());
+            let session = session(&mut keys.session, &keys.store)?;
+            match record {
+                Some(record) => drop(session.put(&keys.key, record).await?),
+                None => drop(session.remove_if(&keys.key, |_| true).await?),
+            }
+            Ok(())
+        })
+        .await
     }
 }

@@ -19,6 +19,7 @@ mod atomically;
 #[cfg(test)]
 mod crossings;
 mod cursors;
+mod databases;
 mod drafts;
 mod events;
 mod expiry;
@@ -49,6 +50,7 @@ mod usage;
 mod walk;
 
 pub(super) use aggregate::Aggregate;
+pub(super) use databases::{DATABASES, Scoped, is_place_of_head, place_in_index};
 pub(super) use drafts::Draft;
 pub(super) use expiry::{Census, Expiry, Stepped};
 pub(super) use gateways::GatewayRecord;
@@ -88,6 +90,8 @@ pub(super) enum Family {
     Building = b'b' as isize,
     /// Cursors of `SCAN`.
     Cursor = b'c' as isize,
+    /// The records of databases other than 0 (`databases.rs`).
+    Database = b'd' as isize,
     /// Fields of hashes and members of sets.
     Field = b'f' as isize,
     /// Gateways.
@@ -145,7 +149,7 @@ pub(super) struct Keyspace {
     pub now: u64,
     /// The keys that the commands of the transaction in progress may have changed, while clients
     /// wait for elements.
-    pub changed: BTreeSet<Vec<u8>>,
+    pub changed: BTreeSet<Scoped>,
     /// Whether commands may sleep; if so, the executor must have timers.
     pub may_sleep: bool,
     key: Vec<u8>,
@@ -273,6 +277,9 @@ impl Keyspace {
     /// Frees memory that a large command used, and ends a transaction that was abandoned.
     pub(super) fn rest(&mut self) {
         self.roll_back();
+        if let Some(session) = &mut self.session {
+            session.enter(0);
+        }
         self.changed.clear();
         for buffer in [&mut self.key, &mut self.old, &mut self.new] {
             if buffer.capacity() > KEPT_BYTES {

@@ -95,7 +95,7 @@ impl Keyspace {
         &mut self,
         source: &[u8],
         elements: Option<&Aggregate>,
-        to: &[u8],
+        (database, to): (u8, &[u8]),
         must_last: bool,
     ) -> Result<Option<Copied>, Fault> {
         let head = Head::parse(source)?;
@@ -114,16 +114,15 @@ impl Keyspace {
         let copy = Aggregate::new(head.kind, to, generation);
         head.with_generation(&mut record, generation);
         let copied = Copied { record, aggregate: Some(copy.clone()) };
-        let head = must_last.then_some(source);
-        match self.copy_elements(elements, &copy, head).await {
-            Ok(true) => return Ok(Some(copied)),
-            Ok(false) => self.discard(&copied).await?,
-            Err(fault) => {
-                self.discard(&copied).await?;
-                return Err(fault);
-            }
+        let (head, own) = (must_last.then_some(source), self.database());
+        let is_copied = self.copy_elements(elements, (database, &copy), head).await;
+        if matches!(is_copied, Ok(true)) {
+            return Ok(Some(copied));
         }
-        Ok(None)
+        self.select(database)?;
+        self.discard(&copied).await?;
+        self.select(own)?;
+        is_copied.map(|_| None)
     }
 
     /// Copies elements as long as their generation is current or, if `head` is given, as long as
@@ -131,13 +130,13 @@ impl Keyspace {
     async fn copy_elements(
         &mut self,
         from: &Aggregate,
-        to: &Aggregate,
+        (database, to): (u8, &Aggregate),
         head: Option<&[u8]>,
     ) -> Result<bool, Fault> {
         let own = [from.names()];
         let families = if from.kind() == Kind::Stream { from.kind().families() } else { &own };
         for &family in families {
-            if !self.copy_family(from, to, family, head).await? {
+            if !self.copy_family(from, (database, to), family, head).await? {
                 return Ok(false);
             }
         }
@@ -148,7 +147,7 @@ impl Keyspace {
     async fn copy_family(
         &mut self,
         from: &Aggregate,
-        to: &Aggregate,
+        (database, to): (u8, &Aggregate),
         family: Family,
         head: Option<&[u8]>,
     ) -> Result<bool, Fault> {
@@ -165,7 +164,9 @@ impl Keyspace {
         while walked == Walked::Paused {
             let now = self.now + began.elapsed().as_millis() as u64;
             let announced = session(&mut self.session, &self.store)?;
+            let own = announced.enter(database);
             announced.store(&announcement, Some(&now.to_le_bytes())).await?;
+            announced.enter(own);
             let mut met = Vec::new();
             let walk = self.walk_elements(&mut elements, CHUNK, |name, record| {
                 met.push((name.to_vec(), record.to_vec()));
@@ -178,6 +179,7 @@ impl Keyspace {
                 ));
             }
             let session = session(&mut self.session, &self.store)?;
+            session.enter(database);
             for (name, record) in met {
                 to.check(&name)?;
                 session.store(&to.place(family, &name), Some(&record)).await?;
@@ -188,6 +190,7 @@ impl Keyspace {
                 }
                 turns::copied(record.len()).await;
             }
+            session.enter(own);
             let is_same = |record: &[u8]| head.map_or_else(|| from.is_of(record), |head| head == record);
             let is_same = session.get_with(&at, is_same).await? == Some(true);
             if !is_same {
@@ -233,7 +236,9 @@ impl Keyspace {
             if destination == Destination::Kept && self.look(to, |head| head.is_some()).await? {
                 return Ok(Transferred::Kept);
             }
-            let Some(copied) = self.duplicate(&record, elements.as_ref(), to, false).await? else {
+            let Some(copied) =
+                self.duplicate(&record, elements.as_ref(), (self.database(), to), false).await?
+            else {
                 let nothing = "ERR other clients keep replacing the key; nothing has changed";
                 retries.again().await.map_err(|_| Fault::said(nothing))?;
                 continue;
@@ -241,6 +246,37 @@ impl Keyspace {
             let is_placed = self.publish(to, &copied, destination, None).await?;
             return Ok(if is_placed { Transferred::Done } else { Transferred::Kept });
         }
+    }
+
+    /// Copies a key to another database, or moves it there, in the transaction in progress.
+    ///
+    /// # Errors
+    /// The store's errors.
+    pub(crate) async fn send(
+        &mut self,
+        from: &[u8],
+        (database, to): (u8, &[u8]),
+        destination: Destination,
+        moves: bool,
+    ) -> Result<Transferred, Fault> {
+        check_key(to)?;
+        let Some((record, elements)) = self.source(from).await? else { return Ok(Transferred::NoSource) };
+        let own = self.select(database)?;
+        let is_kept = destination == Destination::Kept && self.look(to, |head| head.is_some()).await?;
+        self.select(own)?;
+        if is_kept {
+            return Ok(Transferred::Kept);
+        }
+        let copied = self.duplicate(&record, elements.as_ref(), (database, to), false).await?;
+        // Only another part of the transaction could have replaced the source.
+        let Some(copied) = copied else { return Ok(Transferred::NoSource) };
+        self.select(database)?;
+        let is_placed = self.publish(to, &copied, destination, None).await?;
+        self.select(own)?;
+        if is_placed && moves {
+            self.remove(from).await?;
+        }
+        Ok(if is_placed { Transferred::Done } else { Transferred::Kept })
     }
 
     /// Renames a key to another name.
@@ -278,7 +314,11 @@ impl Keyspace {
                 record = marked;
                 copies += 1;
             }
-            let Some(copied) = self.duplicate(&record, elements.as_ref(), to, true).await? else { continue };
+            let Some(copied) =
+                self.duplicate(&record, elements.as_ref(), (self.database(), to), true).await?
+            else {
+                continue;
+            };
             let reader = session(&mut self.session, &self.store)?;
             if reader.get_with(&at, |other| other == record).await? != Some(true) {
                 self.discard(&copied).await?;
@@ -385,7 +425,7 @@ mod tests {
         fn duplicate(&mut self) -> Copied {
             block_on(async {
                 let (record, elements) = self.keys.source(b"from").await.unwrap().unwrap();
-                self.keys.duplicate(&record, elements.as_ref(), b"to", false).await.unwrap().unwrap()
+                self.keys.duplicate(&record, elements.as_ref(), (0, b"to"), false).await.unwrap().unwrap()
             })
         }
     }

@@ -91,13 +91,9 @@ impl StatusCollector {
         page.counters("errors", "Error replies to commands, by cause", None, errors)?;
         page.counter("slow_commands", "Commands that took at least --slow-us", None, load(&counts.slow))?;
         page.counter("expired_keys", "Expired keys removed by the walk", None, load(&counts.expired))?;
-        page.gauge("keys", "Keys, as counted by the last round of the walk", None, load(&counts.keys))?;
-        page.gauge(
-            "expiring_keys",
-            "Keys among them that have an expiry time",
-            None,
-            load(&counts.expiring),
-        )?;
+        let [keys, expiring] = counts.keys();
+        page.gauge("keys", "Keys, as counted by the last round of the walk", None, keys)?;
+        page.gauge("expiring_keys", "Keys among them that have an expiry time", None, expiring)?;
         let draining = u64::from(shared.is_stopping.load(Ordering::Relaxed));
         page.gauge("draining", "1 when the gateway is stopping", None, draining)?;
         let uptime = ConstGauge::new(shared.since.elapsed().as_secs_f64());

@@ -4,13 +4,13 @@
 use super::pool_map;
 use super::survey::SurveyResult;
 use crate::json;
-use crate::keyspace::Family;
+use crate::keyspace::place_in_index;
 use crate::slow::{ARGUMENT_BYTES_MAX, SlowEntry};
 use crate::state::GatewayState;
 use crate::statistics::{FAMILIES, Sums};
 use crate::table::{Command, TABLE};
 use darter::OpKind;
-use darter::engine::{Engine, KeySpace};
+use darter::engine::Engine;
 use darter::report::PoolUsage;
 use darter_fabric::Fabric as _;
 use serde_json::{Map, Value, json};
@@ -84,6 +84,7 @@ fn aged(mut value: Value, when: Instant) -> Value {
 
 fn gateway(shared: &GatewayState, sums: &Sums) -> Value {
     let counts = &shared.counts;
+    let [keys, expiring] = counts.keys();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "process": std::process::id(),
@@ -99,8 +100,8 @@ fn gateway(shared: &GatewayState, sums: &Sums) -> Value {
         "dropped": counts.dropped.load(Ordering::Relaxed),
         "waiting_bytes": shared.held_bytes.load(Ordering::Relaxed),
         "sessions": sums.sessions,
-        "keys": counts.keys.load(Ordering::Relaxed),
-        "expiring_keys": counts.expiring.load(Ordering::Relaxed),
+        "keys": keys,
+        "expiring_keys": expiring,
     })
 }
 
@@ -176,8 +177,7 @@ fn arguments(entry: &SlowEntry) -> Vec<Value> {
         left -= text.len();
         let is_key = command.is_some_and(|command| command.has_key_at(at, entry.arguments_all));
         let kept = &argument[..argument.len().min(ARGUMENT_BYTES_MAX)];
-        let place = || KeySpace::Gateway.into_place([&[Family::Key as u8], kept].concat());
-        let prefix = is_key.then(|| super::tree::hex(&place(), usize::MAX));
+        let prefix = is_key.then(|| super::tree::hex(&place_in_index(entry.database, kept), usize::MAX));
         arguments.push(json!({ "text": text, "prefix": prefix }));
     }
     arguments

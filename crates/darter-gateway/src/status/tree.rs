@@ -1,6 +1,6 @@
 //! A node of the tree with its children, for the tree view, and the record of a key.
 
-use crate::keyspace::{Family, Head};
+use crate::keyspace::{Head, is_place_of_head};
 use darter::engine::{Engine, KeySpace};
 use darter::report::{TreeEdge, TreeView};
 use darter::{Error, IndexKind, Store};
@@ -100,8 +100,7 @@ pub(super) fn below(store: &Store, prefix: &[u8]) -> Result<Value, Error> {
         })
         .collect();
     let session = store.session_in(KeySpace::Whole)?;
-    let space = KeySpace::of_place(prefix);
-    let is_head = space == KeySpace::Gateway && space.key(prefix).first() == Some(&(Family::Key as u8));
+    let is_head = is_place_of_head(prefix);
     let record = session.get_with(prefix, |value| {
         let head = if is_head { Head::parse(value).ok() } else { None };
         json!({

@@ -3,7 +3,7 @@
 //! `DARTER_DIFFERENTIAL=SEED:REQUESTS` runs longer, from another seed.
 
 use crate::door::{Client, Door, Redis, Reply, index};
-use crate::sentences::{AGGREGATES, LISTS, SENTENCES, SETS_AND_SORTING, STREAMS, sentence_of};
+use crate::sentences::{AGGREGATES, DATABASES, LISTS, SENTENCES, SETS_AND_SORTING, STREAMS, sentence_of};
 use darter::IndexKind;
 use darter::engine::Engine;
 use rand::{RngExt, SeedableRng};
@@ -166,6 +166,13 @@ fn requests_by_chance_of_lists_have_redis_replies() {
 fn requests_by_chance_of_streams_have_redis_replies() {
     if index() != IndexKind::Dart {
         compare_by_chance(|dice| sentence_of(dice, STREAMS));
+    }
+}
+
+#[test]
+fn requests_by_chance_of_several_databases_have_redis_replies() {
+    if index() != IndexKind::Dart {
+        compare_by_chance(|dice| sentence_of(dice, DATABASES));
     }
 }
 

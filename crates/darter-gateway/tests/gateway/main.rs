@@ -16,6 +16,7 @@ mod browser;
 mod client_family;
 mod clients;
 mod corpus;
+mod databases;
 mod descriptions;
 mod differential;
 mod door;

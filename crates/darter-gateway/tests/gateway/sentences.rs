@@ -176,6 +176,7 @@ pub fn fill(dice: &mut Pcg64Mcg, place: &str) -> Vec<u8> {
             let kind = dice.random_range(0..6_u8);
             return vec![b'a' + kind; 100 + 120 * usize::from(kind)];
         }
+        "DB" => &["0", "0", "1", "2", "16", "x"],
         "G" => &SETS,
         "E" => &MEMBERS,
         "W" => &WEIGHTS,
@@ -788,6 +789,38 @@ pub const SETS_AND_SORTING: &[&str] = &[
     "zcard Q",
     "keys *",
     "dbsize",
+];
+
+/// Requests about several databases.
+pub const DATABASES: &[&str] = &[
+    "select DB",
+    "select DB",
+    "select DB",
+    "move Q DB",
+    "move LIST DB",
+    "copy Q Q db DB",
+    "copy Q Q db DB replace",
+    "copy LIST LIST db DB",
+    "copy Q Q",
+    "rename Q Q",
+    "set Q V",
+    "set Q V ex S",
+    "get Q",
+    "persist Q",
+    "sadd G E E",
+    "smembers G",
+    "zadd Z 1 E 2 E",
+    "zrange Z 0 -1 withscores",
+    "zunionstore Z 2 Q Q",
+    "rpush LIST NEW NEW",
+    "lrange LIST 0 -1",
+    "lmove LIST LIST left right",
+    "del Q LIST",
+    "exists Q LIST Q",
+    "type Q",
+    "keys *",
+    "dbsize",
+    "flushdb",
 ];
 
 /// Returns a random request.

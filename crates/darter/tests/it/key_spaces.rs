@@ -13,6 +13,34 @@ fn store() -> Store {
     options().maintenance(false).open("mem:64M").unwrap()
 }
 
+/// The records of three databases of gateways, which are all in the space of gateways.
+#[test]
+fn each_database_holds_the_same_keys_by_itself() {
+    let store = store();
+    let numbers = [0, 1, 255];
+    let sessions = numbers.map(|number| store.session_in(KeySpace::Database(number)).unwrap());
+    let mut models = [Model::new(), Model::new(), Model::new()];
+    for key in every_first_byte() {
+        for ((number, session), model) in numbers.iter().zip(&sessions).zip(&mut models) {
+            session.put(&key, [*number]).unwrap();
+            model.insert(key.clone(), vec![*number]);
+        }
+    }
+    let [program, gateway] = spaces(&store);
+    program.put("pear", "of a program").unwrap();
+    gateway.put("pear", "of a gateway").unwrap();
+    for (session, model) in sessions.iter().zip(&models) {
+        assert_holds(session, model);
+        assert_eq!(session.last().unwrap().unwrap().0, [0xff, 0xff]);
+    }
+    assert_eq!(gateway.prefix("d").count(), models.iter().map(Model::len).sum::<usize>());
+    assert_eq!(sessions[1].clear().unwrap(), models[1].len() as u64);
+    models[1].clear();
+    for (session, model) in sessions.iter().zip(&models) {
+        assert_holds(session, model);
+    }
+}
+
 fn spaces(store: &Store) -> [Session; 2] {
     [KeySpace::Program, KeySpace::Gateway].map(|space| store.session_in(space).unwrap())
 }
@@ -121,6 +149,7 @@ fn a_key_is_too_long_only_above_its_own_limit() {
         (KeySpace::Program, 0xfe, KEY_BYTES_MAX - 1),
         (KeySpace::Program, 0xff, KEY_BYTES_MAX - 1),
         (KeySpace::Gateway, b'k', KEY_BYTES_MAX - 1),
+        (KeySpace::Database(7), b'k', KEY_BYTES_MAX - 3),
     ] {
         let session = store.session_in(space).unwrap();
         let long = vec![first; most];

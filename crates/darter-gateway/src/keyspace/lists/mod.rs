@@ -56,7 +56,7 @@ impl Session {
     /// Must be called when a record of a list or a stream, other than the head, was read.
     pub(in crate::keyspace) fn has_read_chunk(&mut self, place: Vec<u8>) {
         if self.is_in_transaction() {
-            self.chunks.insert(place);
+            self.chunks.insert((self.database, place));
         }
     }
 
@@ -64,7 +64,11 @@ impl Session {
     /// it ends. So no other client changes such a record after the commit.
     pub(in crate::keyspace) async fn end_chunks(&mut self) -> Result<(), Fault> {
         let (mut head, mut list) = (Vec::new(), None::<(Aggregate, bool)>);
-        for at in std::mem::take(&mut self.chunks) {
+        let before = self.database;
+        for (database, at) in std::mem::take(&mut self.chunks) {
+            if self.enter(database) != database {
+                list = None;
+            }
             let Some(of) = Aggregate::of_chunk(&at) else { continue };
             let is_current = match &list {
                 Some((list, is_current)) if *list == of => *is_current,
@@ -78,6 +82,7 @@ impl Session {
             }
             list = Some((of, is_current));
         }
+        self.enter(before);
         Ok(())
     }
 }
