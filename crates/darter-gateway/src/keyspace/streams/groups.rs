@@ -83,7 +83,9 @@ impl Group {
             return;
         }
         match self.read {
-            Some(read) if !stream.has_gap_after(id) => self.read = Some(read.saturating_add(1)),
+            Some(read) if !stream.has_gap_after(id) => {
+                self.read = Some(read.wrapping_add(1)).filter(|read| *read != u64::MAX)
+            }
             _ if stream.added > 0 => self.read = stream.distance_to(id),
             _ => {}
         }
