@@ -336,7 +336,6 @@ impl Keyspace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyspace::Kind;
     use darter::{Store, block_on};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
@@ -350,7 +349,9 @@ mod tests {
         ) {
             let store = Store::open("mem:64M").unwrap();
             let mut keys = Keyspace::new(store, Arc::default());
-            let (records, group) = (Aggregate::new(Kind::Stream, b"key", [1; 8]), Group::new(StreamId::ZERO, None));
+            block_on(keys.create_stream(b"key")).unwrap();
+            let records = block_on(keys.stream(b"key")).unwrap().unwrap().aggregate(b"key");
+            let group = Group::new(StreamId::ZERO, None);
             let mut model = BTreeMap::new();
             for chunk in steps.chunks(9) {
                 block_on(async {
@@ -376,7 +377,7 @@ mod tests {
                     while let Some(entries) = keys.next_pending(&mut walk).await.unwrap() {
                         found.extend(entries);
                     }
-                    assert!(found.iter().eq(model.values()));
+                    assert_eq!(found, model.values().cloned().collect::<Vec<_>>());
                     let ends = model.keys().next().copied().zip(model.keys().last().copied());
                     assert_eq!(keys.pending_ends(&records, &group).await.unwrap(), ends);
                 });
