@@ -189,16 +189,13 @@ impl Keyspace {
             let mut after = pages;
             go_behind(&mut after, found.as_ref().map_or(&at, |(place, _)| place));
             let next = self.next_stream_record(&after).await?.map(|(place, _)| place);
-            let (start, entries) = match found {
-                Some((place, record)) => {
-                    let start = place.last_chunk().copied().ok_or(FOREIGN)?;
-                    (StreamId::of_bytes(start), parse(&record)?)
-                }
-                None => {
-                    // The transaction notices a page that another client writes there.
-                    session(&mut self.session, &self.store)?.get(&at).await?;
-                    (id, Vec::new())
-                }
+            let (start, entries) = if let Some((place, record)) = found {
+                let start = place.last_chunk().copied().ok_or(FOREIGN)?;
+                (StreamId::of_bytes(start), parse(&record)?)
+            } else {
+                // The transaction notices a page that another client writes there.
+                session(&mut self.session, &self.store)?.get(&at).await?;
+                (id, Vec::new())
             };
             edit.page = Some(Page { start, next, entries, is_changed: false });
         }
