@@ -48,11 +48,11 @@ pub(super) async fn xreadgroup(call: &mut Call<'_>) -> Result<(), Fault> {
         }
         retries.again().await?;
     }
-    let Some(timeout) = reading.block else {
+    if !reading.waits {
         call.reply.null_array();
         return Ok(());
-    };
-    wait_for(call, reading.streams().map(|(key, _)| key), Wanted::OfGroup(group.to_vec()), timeout)
+    }
+    wait_for(call, reading.streams().map(|(key, _)| key), Wanted::OfGroup(group.to_vec()), reading.timeout)
 }
 
 /// Reads what the consumer gets.
@@ -246,13 +246,12 @@ async fn write(call: &mut Call<'_>, parts: &[Part<'_>]) -> Result<(), Fault> {
         begin_stream(&mut call.reply, part.key);
         call.reply.array(part.entries.len());
         for Delivery { id, body } in &part.entries {
-            match body {
-                Some(body) => write_entry(&mut call.reply, &StreamEntry { id: *id, body }),
-                None => {
-                    call.reply.array(2);
-                    call.reply.bulk(id.to_string().as_bytes());
-                    call.reply.null_array();
-                }
+            if let Some(body) = body {
+                write_entry(&mut call.reply, &StreamEntry { id: *id, body });
+            } else {
+                call.reply.array(2);
+                call.reply.bulk(id.to_string().as_bytes());
+                call.reply.null_array();
             }
             turns::worked().await;
         }

@@ -44,7 +44,7 @@ pub(super) async fn is_same(call: &mut Call<'_>, found: &Found, name: &[u8]) -> 
 
 /// Returns the text of an argument in an error.
 pub(super) fn shown(text: &[u8]) -> String {
-    String::from_utf8_lossy(text).into_owned()
+    crate::call::shown(text, usize::MAX)
 }
 
 /// Returns the error of a missing key or group.

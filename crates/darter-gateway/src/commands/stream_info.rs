@@ -106,7 +106,8 @@ async fn describe(
     write_number(reply, "radix-tree-nodes", stream.records() + 1);
     write_id(reply, "last-generated-id", stream.last);
     write_id(reply, "max-deleted-entry-id", stream.deleted);
-    write_number(reply, "entries-added", stream.added);
+    // Numbers beyond those of a reply are negative, as in Redis.
+    write_known(reply, "entries-added", Some(stream.added.cast_signed()));
     write_id(reply, "recorded-first-entry-id", stream.first);
     let all = StreamId::ZERO..=StreamId::MAX;
     if let Some(most) = full {
@@ -186,7 +187,7 @@ async fn groups(call: &mut Call<'_>) -> Result<(), Fault> {
         write_number(reply, "consumers", consumers.len() as u64);
         write_number(reply, "pending", consumers.iter().map(|(_, consumer)| consumer.pending).sum());
         write_id(reply, "last-delivered-id", group.last);
-        write_known(reply, "entries-read", group.read.map(signed));
+        write_known(reply, "entries-read", group.read.map(u64::cast_signed));
         write_known(reply, "lag", group.lag(&stream));
         call.limit()?;
     }
@@ -262,7 +263,7 @@ async fn write_group(
     reply.map(7);
     write_text(reply, "name", name);
     write_id(reply, "last-delivered-id", group.last);
-    write_known(reply, "entries-read", group.read.map(signed));
+    write_known(reply, "entries-read", group.read.map(u64::cast_signed));
     write_known(reply, "lag", group.lag(stream));
     write_number(reply, "pel-count", consumers.iter().map(|(_, consumer)| consumer.pending).sum());
     write_all_pending(call, records, group, None, most).await?;

@@ -21,7 +21,9 @@ pub(super) fn write_entry(reply: &mut Reply<'_>, entry: &StreamEntry<'_>) {
     reply.array(2);
     reply.bulk(entry.id.to_string().as_bytes());
     reply.array(texts.len());
-    texts.into_iter().for_each(|text| reply.bulk(text));
+    for text in texts {
+        reply.bulk(text);
+    }
 }
 
 /// Writes up to `most` entries of a stream, as an array. Returns their number; `None` if the stream was
@@ -85,8 +87,10 @@ pub(super) async fn xrange(call: &mut Call<'_>, is_reverse: bool) -> Result<(), 
 pub(super) struct Reading<'a> {
     /// Most entries of each stream; 0 if there is no limit.
     pub(super) count: usize,
-    /// How long the client waits for entries, if it does.
-    pub(super) block: Option<Option<Duration>>,
+    /// Whether the client waits for entries.
+    pub(super) waits: bool,
+    /// How long it waits, unless the wait has no end.
+    pub(super) timeout: Option<Duration>,
     /// The consumer group and the consumer.
     pub(super) group: Option<(&'a [u8], &'a [u8])>,
     pub(super) has_no_ack: bool,
@@ -97,7 +101,8 @@ pub(super) struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     pub(super) fn parse(args: Arguments<'a>, is_of_group: bool) -> Result<Self, Fault> {
-        let mut reading = Self { count: 0, block: None, group: None, has_no_ack: false, first: 0, args };
+        let (waits, timeout, group, has_no_ack) = (false, None, None, false);
+        let mut reading = Self { count: 0, waits, timeout, group, has_no_ack, first: 0, args };
         let only = |option: &str| {
             Fault::said(format!(
                 "ERR The {option} option is only supported by XREADGROUP. You called XREAD instead."
@@ -109,7 +114,7 @@ impl<'a> Reading<'a> {
             match &args.get(at).to_ascii_lowercase()[..] {
                 b"block" if more > 0 => {
                     at += 1;
-                    reading.block = Some(timeout_in_ms(args.get(at))?);
+                    (reading.waits, reading.timeout) = (true, timeout_in_ms(args.get(at))?);
                 }
                 b"count" if more > 0 => {
                     at += 1;
@@ -139,7 +144,7 @@ impl<'a> Reading<'a> {
         if reading.first == 0 {
             return Err(SYNTAX);
         }
-        if (args.len() - reading.first) % 2 != 0 {
+        if !(args.len() - reading.first).is_multiple_of(2) {
             return Err(Fault::said(
                 "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
             ));
@@ -211,11 +216,11 @@ pub(super) async fn xread(call: &mut Call<'_>) -> Result<(), Fault> {
         end_streams(&mut call.reply, position, found);
         return Ok(());
     }
-    let Some(timeout) = reading.block else {
+    if !reading.waits {
         call.reply.null_array();
         return Ok(());
-    };
-    wait_for(call, reading.streams().map(|(key, _)| key), Wanted::Entries, timeout)?;
+    }
+    wait_for(call, reading.streams().map(|(key, _)| key), Wanted::Entries, reading.timeout)?;
     if let Some(waiter) = &mut call.client.waiter {
         waiter.after = after;
     }

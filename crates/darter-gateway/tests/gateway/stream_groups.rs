@@ -1,7 +1,7 @@
 //! Consumer groups of streams, as clients see them.
 
 use crate::door::{Client, Door, Reply, has_transactions};
-use crate::streams::ids;
+use crate::streams::{ids, names};
 use crate::transactions::transact;
 
 fn text(reply: Reply) -> String {
@@ -84,8 +84,8 @@ fn each_entry_is_delivered_to_one_consumer_until_it_is_acknowledged() {
     assert_eq!(client.say("xpending s g - + 10 a").array().len(), 1);
     assert_eq!(client.say("xpending s g (4 6 10").array().len(), 2);
     assert_eq!(client.say("xpending s g idle 100000 - + 10"), Reply::Array(Vec::new()));
-    let names: String = (4..=300).map(|number| format!(" {number}-0")).collect();
-    assert_eq!(client.say(&format!("xack s g{names}")), Reply::Integer(297));
+    let names = names(4..=300);
+    assert_eq!(client.say(&format!("xack s g {names}")), Reply::Integer(297));
     assert_eq!(pending(&mut client, "s").len(), 1);
     // Without acknowledgement.
     client.say("xadd s 301-0 f v");

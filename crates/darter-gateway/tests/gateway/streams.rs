@@ -1,7 +1,9 @@
 //! The entries of streams, as clients see them.
 
 use crate::door::{Client, Door, Reply, has_transactions, request};
+use crate::lists::integer;
 use crate::transactions::transact;
+use std::ops::RangeInclusive;
 
 /// A reply with the entries of these ids, each with the field `f` and the value `v`.
 fn entries(ids: &[&str]) -> Reply {
@@ -15,6 +17,12 @@ fn entries(ids: &[&str]) -> Reply {
 pub fn ids(reply: Reply) -> Vec<String> {
     let id = |entry: Reply| String::from_utf8(entry.array().remove(0).bytes()).unwrap();
     reply.array().into_iter().map(id).collect()
+}
+
+/// The ids `1-0` and so on, from a number to another.
+pub fn names(numbers: RangeInclusive<usize>) -> String {
+    let names: Vec<String> = numbers.map(|number| format!("{number}-0")).collect();
+    names.join(" ")
 }
 
 /// Adds entries with the ids `1-0` and so on.
@@ -82,7 +90,7 @@ fn ranges_have_inclusive_and_exclusive_bounds() {
         client.say("flushall");
         add(&mut client, "s", count);
         let last = format!("{count}-0");
-        assert_eq!(client.say("xlen s"), Reply::Integer(count as i64));
+        assert_eq!(client.say("xlen s"), integer(count));
         assert_eq!(client.say("xrange s - + count 2"), entries(&["1-0", "2-0"]));
         assert_eq!(client.say("xrange s 2 4"), entries(&["2-0", "3-0", "4-0"]));
         assert_eq!(client.say("xrange s (2 (4-0"), entries(&["3-0"]));
@@ -140,8 +148,8 @@ fn entries_are_trimmed_and_deleted() {
     assert_eq!(info(&mut client, "s", "entries-added"), Reply::Integer(500));
     assert_eq!(client.say("xrange s 249 253"), entries(&["249-0", "252-0", "253-0"]));
     for from in (1..=500).step_by(50) {
-        let names: String = (from..from + 50).map(|number| format!(" {number}-0")).collect();
-        assert!(matches!(client.say(&format!("xdel s{names}")), Reply::Integer(48..)));
+        let names = names(from..=from + 49);
+        assert!(matches!(client.say(&format!("xdel s {names}")), Reply::Integer(48..)));
     }
     assert_eq!(client.say("xlen s"), Reply::Integer(0));
     assert_eq!(client.say("type s"), Reply::Simple("stream".to_owned()));
@@ -176,8 +184,8 @@ fn the_last_id_can_be_set() {
     }
     if has_transactions() {
         add(&mut client, "t", 300);
-        let names: String = (200..=300).map(|number| format!(" {number}-0")).collect();
-        client.say(&format!("xdel t{names}"));
+        let names = names(200..=300);
+        client.say(&format!("xdel t {names}"));
         assert!(error(client.say("xsetid t 198-0")).contains("top item"));
         assert_eq!(client.say("xsetid t 199-0"), Reply::Simple("OK".to_owned()));
         assert_eq!(client.say("xadd t 199-* f v"), Reply::bulk("199-1"));

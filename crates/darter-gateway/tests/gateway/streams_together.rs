@@ -4,6 +4,7 @@
 use crate::at_one_moment::meanwhile;
 use crate::blocking::{asking, until_waiting};
 use crate::door::{Door, Reply, has_transactions, request};
+use crate::lists::integer;
 use crate::peers::Pool;
 use crate::several_keys::{kill_amid, pool_in_a_file, two_doors};
 use crate::streams::ids;
@@ -145,7 +146,7 @@ fn each_entry_is_delivered_and_acknowledged_once() {
     assert_eq!(done.iter().collect::<BTreeSet<_>>(), all);
     let mut client = doors[1].client();
     assert_eq!(client.say("xpending s g").array()[0], Reply::Integer(0));
-    assert_eq!(client.say("xlen s"), Reply::Integer(2 * EACH as i64));
+    assert_eq!(client.say("xlen s"), integer(2 * EACH));
     assert_eq!(ids(client.say("xrange s - +")).iter().collect::<BTreeSet<_>>(), all);
 }
 
@@ -177,7 +178,7 @@ fn streams_that_are_trimmed_and_renamed_keep_what_others_add() {
     let (mut client, mut found) = (doors[1].client(), Vec::new());
     for key in (0..renamed.into_inner()).map(|number| format!("to:{number}")).chain(["from".to_owned()]) {
         let own = ids(client.say(&format!("xrange {key} - +")));
-        assert_eq!(client.say(&format!("xlen {key}")), Reply::Integer(own.len() as i64));
+        assert_eq!(client.say(&format!("xlen {key}")), integer(own.len()));
         found.extend(own);
     }
     // Streams of different names may have entries of the same id.
@@ -206,10 +207,10 @@ fn a_killed_gateway_leaves_each_command_on_streams_whole_or_undone() {
         // Replies of the dead gateway may be lost.
         assert!(length >= added, "{length} {added}");
         assert!(found.iter().enumerate().all(|(at, id)| *id == format!("{}-0", 3 * at + 1)));
-        assert_eq!(client.say("xlen s"), Reply::Integer(length as i64));
+        assert_eq!(client.say("xlen s"), integer(length));
         // What was not acknowledged is pending or was not delivered.
         let pending = client.say("xpending s g - + 1000").array().len();
-        assert_eq!(client.say("xpending s g").array()[0], Reply::Integer(pending as i64));
+        assert_eq!(client.say("xpending s g").array()[0], integer(pending));
         let rest = read(client.say("xreadgroup group g d streams s >"));
         assert!(pending + rest.len() <= 1, "{pending} {rest:?}");
         // The remains of the dead gateway block no client.

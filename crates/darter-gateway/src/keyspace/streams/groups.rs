@@ -83,7 +83,9 @@ impl Group {
             return;
         }
         match self.read {
-            Some(read) if !stream.has_gap_after(id) => self.read = Some(read.saturating_add(1)),
+            Some(read) if !stream.has_gap_after(id) => {
+                self.read = Some(read.wrapping_add(1)).filter(|read| *read != u64::MAX);
+            }
             _ if stream.added > 0 => self.read = stream.distance_to(id),
             _ => {}
         }
@@ -99,7 +101,7 @@ impl Group {
             Some(read) if !stream.has_gap_after(self.last) => read,
             _ => stream.distance_to(self.last)?,
         };
-        Some(stream.added.wrapping_sub(read) as i64)
+        Some(stream.added.wrapping_sub(read).cast_signed())
     }
 }
 

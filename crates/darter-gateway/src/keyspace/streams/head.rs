@@ -193,7 +193,7 @@ impl Stream {
     pub(super) fn push(&mut self, id: StreamId, body: &[u8]) {
         self.tail.push(id, body);
         self.length += 1;
-        self.added = self.added.saturating_add(1);
+        self.added = self.added.wrapping_add(1);
         self.last = id;
         if self.length == 1 {
             self.first = id;

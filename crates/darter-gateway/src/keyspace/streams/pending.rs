@@ -189,16 +189,13 @@ impl Keyspace {
             let mut after = pages;
             go_behind(&mut after, found.as_ref().map_or(&at, |(place, _)| place));
             let next = self.next_stream_record(&after).await?.map(|(place, _)| place);
-            let (start, entries) = match found {
-                Some((place, record)) => {
-                    let start = place.last_chunk().copied().ok_or(FOREIGN)?;
-                    (StreamId::of_bytes(start), parse(&record)?)
-                }
-                None => {
-                    // The transaction notices a page that another client writes there.
-                    session(&mut self.session, &self.store)?.get(&at).await?;
-                    (id, Vec::new())
-                }
+            let (start, entries) = if let Some((place, record)) = found {
+                let start = place.last_chunk().copied().ok_or(FOREIGN)?;
+                (StreamId::of_bytes(start), parse(&record)?)
+            } else {
+                // The transaction notices a page that another client writes there.
+                session(&mut self.session, &self.store)?.get(&at).await?;
+                (id, Vec::new())
             };
             edit.page = Some(Page { start, next, entries, is_changed: false });
         }
@@ -336,7 +333,6 @@ impl Keyspace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyspace::Kind;
     use darter::{Store, block_on};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
@@ -350,7 +346,9 @@ mod tests {
         ) {
             let store = Store::open("mem:64M").unwrap();
             let mut keys = Keyspace::new(store, Arc::default());
-            let (records, group) = (Aggregate::new(Kind::Stream, b"key", [1; 8]), Group::new(StreamId::ZERO, None));
+            block_on(keys.create_stream(b"key")).unwrap();
+            let records = block_on(keys.stream(b"key")).unwrap().unwrap().aggregate(b"key");
+            let group = Group::new(StreamId::ZERO, None);
             let mut model = BTreeMap::new();
             for chunk in steps.chunks(9) {
                 block_on(async {
@@ -376,7 +374,7 @@ mod tests {
                     while let Some(entries) = keys.next_pending(&mut walk).await.unwrap() {
                         found.extend(entries);
                     }
-                    assert!(found.iter().eq(model.values()));
+                    assert_eq!(found, model.values().cloned().collect::<Vec<_>>());
                     let ends = model.keys().next().copied().zip(model.keys().last().copied());
                     assert_eq!(keys.pending_ends(&records, &group).await.unwrap(), ends);
                 });

@@ -25,6 +25,17 @@ pub(super) fn chunk_at(records: &Aggregate, id: StreamId) -> ScanRange {
     ScanRange { to, ..records.range(Family::StreamChunk) }.reversed()
 }
 
+/// Which chunks a walk reads next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Chunks {
+    /// The one in which the first id would be.
+    First,
+    /// The next ones.
+    Next,
+    /// None.
+    Ended,
+}
+
 /// A walk over the entries between two ids, in either direction.
 #[derive(Debug)]
 pub(crate) struct StreamWalk {
@@ -35,10 +46,9 @@ pub(crate) struct StreamWalk {
     /// The chunks that are still to be read.
     range: ScanRange,
     asked: usize,
-    /// Whether the chunk in which the first id would be was not read yet.
-    begins: bool,
-    has_chunks: bool,
-    has_tail: bool,
+    chunks: Chunks,
+    /// The entries in the head, until they were returned.
+    tail: Option<Packed>,
     /// Whether a chunk was read.
     has_read: bool,
     found: VecDeque<(StreamId, Vec<u8>)>,
@@ -82,30 +92,21 @@ impl StreamWalk {
             let to = Bound::Included(records.place(Family::StreamChunk, &ids.end().bytes()));
             ScanRange { to, ..records.range(Family::StreamChunk) }
         };
-        let has_chunks = !ids.is_empty() && stream.is_in_chunks(*ids.start());
-        Self {
-            records,
-            ids: ids.clone(),
-            is_reverse,
-            range,
-            asked: TOGETHER_FIRST,
-            begins: !is_reverse && *ids.start() > stream.first,
-            has_chunks: has_chunks && *ids.end() >= stream.first,
-            has_tail: !ids.is_empty() && stream.tail.count() > 0 && *ids.end() >= stream.tail.base(),
-            has_read: false,
-            stream: stream.clone(),
-            found: VecDeque::new(),
-        }
+        let has_chunks = !ids.is_empty() && stream.is_in_chunks(*ids.start()) && *ids.end() >= stream.first;
+        let chunks = match has_chunks {
+            false => Chunks::Ended,
+            true if !is_reverse && *ids.start() > stream.first => Chunks::First,
+            true => Chunks::Next,
+        };
+        let has_tail = !ids.is_empty() && stream.tail.count() > 0 && *ids.end() >= stream.tail.base();
+        let tail = has_tail.then(|| stream.tail.clone());
+        let (stream, asked, found) = (stream.clone(), TOGETHER_FIRST, VecDeque::new());
+        Self { records, stream, ids, is_reverse, range, asked, chunks, tail, has_read: false, found }
     }
 
     fn tail(&mut self) -> Option<Piece> {
-        let has_tail = std::mem::take(&mut self.has_tail);
-        has_tail.then(|| Piece {
-            entries: self.stream.tail.clone(),
-            ids: self.ids.clone(),
-            in_chunks: None,
-            is_reverse: self.is_reverse,
-        })
+        let (ids, is_reverse) = (self.ids.clone(), self.is_reverse);
+        self.tail.take().map(|entries| Piece { entries, ids, in_chunks: None, is_reverse })
     }
 }
 
@@ -149,12 +150,12 @@ impl Keyspace {
         {
             return Ok(Some(tail));
         }
-        if walk.found.is_empty() && walk.has_chunks {
+        if walk.found.is_empty() && walk.chunks != Chunks::Ended {
             self.read_chunks(walk).await?;
         }
         let Some((start, record)) = walk.found.pop_front() else { return Ok(walk.tail()) };
         if walk.is_reverse && start <= *walk.ids.start() {
-            (walk.has_chunks, walk.found) = (false, VecDeque::new());
+            (walk.chunks, walk.found) = (Chunks::Ended, VecDeque::new());
         }
         Ok(Some(Piece {
             entries: Packed::parse(&record)?,
@@ -171,7 +172,8 @@ impl Keyspace {
             let id = records.element(place).try_into().map_err(|_| FOREIGN)?;
             Ok::<_, Fault>(StreamId::of_bytes(id))
         };
-        if std::mem::take(&mut walk.begins)
+        let chunks = std::mem::replace(&mut walk.chunks, Chunks::Next);
+        if chunks == Chunks::First
             && let Some((place, record)) =
                 self.next_stream_record(&chunk_at(&walk.records, *walk.ids.start())).await?
         {
@@ -186,7 +188,9 @@ impl Keyspace {
             read.push((place.to_vec(), record.to_vec()));
         });
         let seen = seen.await?;
-        walk.has_chunks = seen == walk.asked;
+        if seen < walk.asked {
+            walk.chunks = Chunks::Ended;
+        }
         walk.asked = (walk.asked * 2).min(TOGETHER_MAX).min(TOGETHER_BYTES * seen / bytes.max(1)).max(1);
         if let Some((last, _)) = read.last() {
             go_behind(&mut walk.range, last);
