@@ -128,7 +128,8 @@ fn end_of(family: Family, record: &[u8]) -> Option<u64> {
         | Family::Library
         | Family::ListChunk
         | Family::Member
-        | Family::Score => None,
+        | Family::Score
+        | Family::User => None,
     }
 }
 

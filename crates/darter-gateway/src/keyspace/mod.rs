@@ -44,6 +44,7 @@ mod sweep;
 mod tests;
 mod transfer;
 mod usage;
+mod users;
 mod walk;
 
 pub(super) use aggregate::Aggregate;
@@ -98,6 +99,8 @@ pub(super) enum Family {
     Member = b'm' as isize,
     /// Members of sorted sets, by score.
     Score = b's' as isize,
+    /// Users.
+    User = b'u' as isize,
 }
 
 /// The effect of a command on a key.
