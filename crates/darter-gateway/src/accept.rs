@@ -86,7 +86,7 @@ fn accept(
                         && let Ok(local) = socket.local_addr()
                     {
                         shared.counts.accepted.fetch_add(1, Ordering::Relaxed);
-                        let is_stranger = shared.options.has_strangers();
+                        let is_stranger = shared.has_strangers();
                         let client = shared.clients.admit(address, local, socket.as_raw_fd(), is_stranger);
                         // A thread ends only after this function has returned.
                         let _ = worker.send((socket, client));

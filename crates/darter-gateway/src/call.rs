@@ -1,6 +1,7 @@
 //! One request in progress: everything a command needs, and the errors that several commands
 //! return.
 
+use super::acl::User;
 use super::clients::ClientInfo;
 use super::fault::{Fault, NO_INTEGER};
 use super::keyspace::Keyspace;
@@ -51,6 +52,10 @@ pub(super) struct Client {
     pub info: Arc<ClientInfo>,
     /// The client has authenticated, or no password is set.
     pub is_trusted: bool,
+    /// The client's user, if it may not do everything.
+    pub restricted: Option<Arc<User>>,
+    /// The state of the users in which that was determined; 0 if it was not.
+    pub users_version: u64,
     /// The client has switched to RESP3.
     pub is_resp3: bool,
     /// The number of the selected database.
@@ -88,6 +93,8 @@ impl Client {
         Self {
             info,
             is_trusted,
+            restricted: None,
+            users_version: 0,
             is_resp3: false,
             database: 0,
             is_closing: false,
@@ -108,8 +115,14 @@ impl Client {
 
     /// Returns a state for a request that overlaps others, and does not change the state.
     pub(super) fn overlapping(&self, ahead: Ahead) -> Self {
-        let (is_resp3, database) = (self.is_resp3, self.database);
-        Self { is_resp3, database, ahead, ..Self::new(Arc::clone(&self.info), self.is_trusted) }
+        Self {
+            restricted: self.restricted.clone(),
+            users_version: self.users_version,
+            is_resp3: self.is_resp3,
+            database: self.database,
+            ahead,
+            ..Self::new(Arc::clone(&self.info), self.is_trusted)
+        }
     }
 
     /// Marks a transaction in progress as one in which a command was refused.

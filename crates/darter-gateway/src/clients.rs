@@ -2,6 +2,7 @@
 //! updates its own atomics; the list is locked only when a client connects, disconnects or lists
 //! the others.
 
+use super::acl::DEFAULT;
 use super::request::Arguments;
 use super::subcommands::{SUBCOMMANDS, Subcommand};
 use super::table::Command;
@@ -129,12 +130,21 @@ struct HeldBytes {
     all: AtomicUsize,
 }
 
-/// The names that the client gave itself.
-#[derive(Debug, Default)]
+/// The names of the client's user, and those that the client gave itself.
+#[derive(Debug)]
 pub(super) struct Names {
+    /// The user that it has authenticated as.
+    pub(super) user: String,
     pub(super) name: String,
     pub(super) library: String,
     pub(super) version: String,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        let (name, library, version) = Default::default();
+        Self { user: DEFAULT.to_owned(), name, library, version }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -245,7 +255,7 @@ impl ClientInfo {
         let _ = writeln!(
             line,
             "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={} \
-             qbuf-free={} argv-mem=0 multi-mem=0 rbs={} rbp={} obl={} oll=0 omem=0 tot-mem={} events=r cmd={} user=default redir=-1 resp={} \
+             qbuf-free={} argv-mem=0 multi-mem=0 rbs={} rbp={} obl={} oll=0 omem=0 tot-mem={} events=r cmd={} user={} redir=-1 resp={} \
              lib-name={} lib-ver={}",
             self.id,
             self.address,
@@ -267,6 +277,7 @@ impl ClientInfo {
             load(&held.waiting),
             load(&held.all),
             self.last_command(),
+            names.user,
             if self.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 },
             names.library,
             names.version,

@@ -73,8 +73,8 @@ impl Connection {
         let channel = Channel::accepted(Socket(Rc::clone(&stream)), options.tls.as_ref())?;
         let patience = u32::try_from(options.patience.as_millis()).unwrap_or(u32::MAX);
         sockopt::set_tcp_user_timeout(&stream, patience)?;
-        let is_trusted = options.password.is_empty();
-        let is_stranger = options.has_strangers();
+        let is_trusted = worker.shared.acl.is_open();
+        let is_stranger = worker.shared.has_strangers();
         let parser = Parser::with_argument_bytes_max(worker.shared.argument_bytes_max);
         Ok(Self {
             stream,

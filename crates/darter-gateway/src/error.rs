@@ -1,5 +1,6 @@
 //! The errors of a gateway. They never result from a client's request.
 
+use super::database::DatabaseError;
 use std::io;
 use std::net::SocketAddr;
 
@@ -15,6 +16,9 @@ pub enum GatewayError {
         /// The error from the system.
         source: io::Error,
     },
+    /// The users of the pool cannot be read.
+    #[error("cannot read the users of the pool: {0}")]
+    Users(DatabaseError),
     /// The system rejected an operation that serving needs.
     #[error("cannot {action}: {source}")]
     System {

@@ -11,6 +11,7 @@
 //! (`conflicts.rs`).
 
 mod accept;
+mod acl;
 mod call;
 mod clients;
 mod clock;
@@ -55,6 +56,7 @@ mod subcommands;
 mod table;
 mod thread;
 mod turns;
+mod users;
 mod waiting;
 mod worker;
 
@@ -86,7 +88,7 @@ impl Gateway {
     /// Listens at an address, for clients of a store.
     ///
     /// # Errors
-    /// Fails if the gateway cannot listen on the address.
+    /// Fails if the gateway cannot listen on the address, or if it cannot read the users of the pool.
     pub fn bind(
         address: SocketAddr,
         store: Store,
@@ -108,7 +110,12 @@ impl Gateway {
             );
             options.announce = None;
         }
-        Ok(Self { listener, shared: Arc::new(GatewayState::new(store, options)) })
+        let shared = Arc::new(GatewayState::new(store.clone(), options));
+        // Before the first client.
+        let mut keys = keyspace::Keyspace::new(store, Arc::default());
+        let loaded = darter::block_on(users::load(&shared, &mut keys, None));
+        loaded.map_err(|fault| GatewayError::Users(fault.into()))?;
+        Ok(Self { listener, shared })
     }
 
     /// Returns the address that it listens on.

@@ -1,6 +1,7 @@
 //! The keys of commands whose arguments give the number or the places of the keys, and the keys that
 //! a command reads as a whole.
 
+use super::keyspace::{DATABASES, Scoped};
 use super::number;
 use super::request::Arguments;
 use super::table::CommandId;
@@ -91,4 +92,19 @@ pub(super) fn destinations(id: CommandId, args: &Arguments<'_>, first: usize) ->
         CommandId::Xgroup if args.len() > first + 2 => vec![2],
         _ => Vec::new(),
     }
+}
+
+/// Returns the key in another database to which a command that begins with the first argument copies
+/// or moves a key.
+pub(super) fn sent_to(id: CommandId, args: &Arguments<'_>) -> Option<Scoped> {
+    let (number, key) = match id {
+        CommandId::Copy => {
+            let at = args.from(3).position(|option| option.eq_ignore_ascii_case(b"db"))?;
+            (args.from(4 + at).next()?, args.get(2))
+        }
+        CommandId::Move => (args.get(2), args.get(1)),
+        _ => return None,
+    };
+    let database = number::integer(number).and_then(|number| u8::try_from(number).ok());
+    Some((database.filter(|&database| database < DATABASES)?, key.to_vec()))
 }

@@ -85,10 +85,3 @@ impl Default for GatewayOptions {
         }
     }
 }
-
-impl GatewayOptions {
-    /// Returns whether clients must authenticate or complete a TLS handshake.
-    pub(super) fn has_strangers(&self) -> bool {
-        !self.password.is_empty() || self.tls.is_some()
-    }
-}

@@ -4,7 +4,7 @@
 use super::clients::ClientInfo;
 use super::clock::now_ms;
 use super::request::Arguments;
-use super::table::Command;
+use super::table::{Command, CommandId};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -55,7 +55,7 @@ fn shortened(argument: &[u8]) -> Vec<u8> {
 
 /// Returns the part of a command that is kept.
 fn kept(command: &Command, args: &Arguments<'_>) -> Vec<Vec<u8>> {
-    if command.is_for_strangers() && args.len() > 1 {
+    if (command.is_for_strangers() || command.id == CommandId::Acl) && args.len() > 1 {
         return vec![args.get(0).to_vec(), b"(redacted)".to_vec()];
     }
     if args.len() <= ARGUMENTS_MAX {

@@ -1,5 +1,6 @@
 //! The state shared by all threads of a gateway: its store, its clients, its counts and its log.
 
+use super::acl::Acl;
 use super::clients::Clients;
 use super::fault::Fault;
 #[cfg(feature = "scripts")]
@@ -59,6 +60,7 @@ pub(super) struct GatewayState {
     pub(super) monitors: Arc<Monitors>,
     pub(super) pause: Pause,
     pub(super) notifications: Notifications,
+    pub(super) acl: Acl,
     /// The clients that wait for elements of keys.
     pub(super) waiting: Arc<Waiting>,
     pub(super) is_stopping: AtomicBool,
@@ -139,6 +141,7 @@ impl GatewayState {
             monitors: Arc::new(Monitors::new(held.clone())),
             pause: Pause::default(),
             notifications: Notifications::default(),
+            acl: Acl::new(&options.password),
             peers: Peers::new(held, options.message_bytes_max),
             threads,
             slow: SlowLog::new(options.slow, options.slow_entries),
@@ -162,6 +165,11 @@ impl GatewayState {
             is_stopping: AtomicBool::new(false),
             node_failure: Mutex::default(),
         }
+    }
+
+    /// Returns whether new clients must authenticate or complete a TLS handshake.
+    pub(super) fn has_strangers(&self) -> bool {
+        self.options.tls.is_some() || !self.acl.is_open()
     }
 
     /// Logs that the pool has ended this gateway's membership, and that the store has joined it again.

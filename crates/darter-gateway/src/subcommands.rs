@@ -26,6 +26,19 @@ const fn of_a_key(of: CommandId, name: &'static str, arity: i64) -> Subcommand {
 
 /// All subcommands, by command.
 pub(super) static SUBCOMMANDS: &[Subcommand] = &[
+    of(CommandId::Acl, "acl|cat", -2),
+    of(CommandId::Acl, "acl|deluser", -3),
+    of(CommandId::Acl, "acl|dryrun", -4),
+    of(CommandId::Acl, "acl|genpass", -2),
+    of(CommandId::Acl, "acl|getuser", 3),
+    of(CommandId::Acl, "acl|help", 2),
+    of(CommandId::Acl, "acl|list", 2),
+    of(CommandId::Acl, "acl|load", 2),
+    of(CommandId::Acl, "acl|log", -2),
+    of(CommandId::Acl, "acl|save", 2),
+    of(CommandId::Acl, "acl|setuser", -3),
+    of(CommandId::Acl, "acl|users", 2),
+    of(CommandId::Acl, "acl|whoami", 2),
     of(CommandId::Client, "client|getname", 2),
     of(CommandId::Client, "client|getredir", 2),
     of(CommandId::Client, "client|help", 2),
@@ -119,12 +132,12 @@ impl Subcommand {
     /// Returns whether a command has subcommands.
     pub(super) fn has(command: &Command) -> bool {
         use CommandId::{
-            Client, Command as CommandOfCommands, Config, Function, Latency, Memory, Object, Pubsub, Script,
-            Slowlog, Xgroup, Xinfo,
+            Acl, Client, Command as CommandOfCommands, Config, Function, Latency, Memory, Object, Pubsub,
+            Script, Slowlog, Xgroup, Xinfo,
         };
         matches!(
             command.id,
-            Client
+            Acl | Client
                 | CommandOfCommands
                 | Config
                 | Function

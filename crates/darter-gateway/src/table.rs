@@ -535,7 +535,7 @@ macro_rules! for_each_command {
             }
             "connection" {
                 Auth "auth" -2 [noscript loading stale fast no_auth] (0 0 0) "1.0.0" => connection::auth(call),
-                    "Authenticates the connection; the user is `default`", "";
+                    "Authenticates the connection as a user, or as `default`", "";
                 Client "client" -2 [noscript loading stale] (0 0 0) "2.4.0" => client::client(call).await,
                     "ID, GETNAME, SETNAME, SETINFO, INFO, LIST, KILL, NO-EVICT, PAUSE, UNPAUSE, REPLY, UNBLOCK", "this gateway's clients";
                 Meet "darter.meet" 3 [noscript loading stale] (0 0 0) "darter 0.1" => peer::meet(call).await,
@@ -556,6 +556,10 @@ macro_rules! for_each_command {
                     "Chooses one of the databases 0 to 15", "";
             }
             "server" {
+                Acl "acl" -2 [admin noscript loading stale] (0 0 0) "6.0.0" => boxed(move || acl::acl(call)).await,
+                    "SETUSER, GETUSER, DELUSER, LIST, USERS, WHOAMI, CAT, LOG, GENPASS, DRYRUN, LOAD, SAVE: users and what each may do",
+                    "all gateways of a pool have the same users; a change reaches the others at once, or within five seconds if a message is lost; \
+                     LOG is this gateway's";
                 Command "command" -1 [loading stale] (0 0 0) "2.8.13" => description::command(call).await,
                     "Describes the commands; COUNT, DOCS, GETKEYS, GETKEYSANDFLAGS, INFO, LIST", "";
                 Config "config" -2 [admin noscript loading stale] (0 0 0) "2.0.0" => config::config(call).await,

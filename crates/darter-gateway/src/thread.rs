@@ -1,6 +1,6 @@
 //! A serving thread: an executor with a task for each client, one that drives the connections to
 //! memory nodes, one that updates the counts, and in the first thread one that removes expired
-//! keys and one that finds the other gateways.
+//! keys, one that reads the users and one that finds the other gateways.
 
 use super::clients::ClientInfo;
 use super::clock::now_ms;
@@ -13,6 +13,7 @@ use super::pace::{ClockWatch, Pace};
 use super::peers::Directory;
 use super::state::{GatewayState, LogLine};
 use super::turns::in_turns;
+use super::users;
 use super::worker::Worker;
 use std::net::TcpStream;
 use std::rc::Rc;
@@ -54,6 +55,9 @@ pub(super) fn serve(
         tokio::task::spawn_local(account(Rc::clone(&worker)));
         if expires {
             spawn(&worker, expire(Rc::clone(&worker)));
+        }
+        if number == 0 {
+            spawn(&worker, users::follow(Rc::clone(&worker)));
         }
         let announced = worker.shared.options.announce.clone().filter(|_| number == 0);
         let directory = announced.map(|address| {

@@ -103,7 +103,7 @@ const HELP: &[&str] = &[
     "CLIENT SETINFO LIB-NAME|LIB-VER text",
     "CLIENT INFO",
     "CLIENT LIST [TYPE normal|master|replica|pubsub] [ID id...]",
-    "CLIENT KILL addr | [ID id] [ADDR addr] [LADDR addr] [TYPE type] [USER default] [SKIPME yes|no]",
+    "CLIENT KILL addr | [ID id] [ADDR addr] [LADDR addr] [TYPE type] [USER user] [SKIPME yes|no]",
     "CLIENT NO-EVICT on|off",
     "CLIENT PAUSE ms [WRITE|ALL]",
     "CLIENT UNPAUSE",
@@ -234,7 +234,7 @@ fn kill(call: &mut Call<'_>) -> Result<(), Fault> {
         return Err(SYNTAX);
     }
     let mut wanted: (Option<u64>, Option<String>, Option<String>) = (None, None, None);
-    let (mut spares_itself, mut kinds) = (true, None);
+    let (mut spares_itself, mut kinds, mut user) = (true, None, None);
     for at in (2..args.len()).step_by(2) {
         let text = args.get(at + 1);
         let address = || Some(String::from_utf8_lossy(text).into_owned());
@@ -245,9 +245,12 @@ fn kill(call: &mut Call<'_>) -> Result<(), Fault> {
             b"addr" => wanted.1 = address(),
             b"laddr" => wanted.2 = address(),
             b"type" => kinds = Some(kind_named(text)?),
-            b"user" if text == b"default" => {}
             b"user" => {
-                return Err(Fault::said(format!("ERR No such user '{}'", String::from_utf8_lossy(text))));
+                let name = String::from_utf8_lossy(text).into_owned();
+                if !call.shared.acl.users().contains_key(&name) {
+                    return Err(Fault::said(format!("ERR No such user '{name}'")));
+                }
+                user = Some(name);
             }
             b"skipme" if text.eq_ignore_ascii_case(b"yes") => spares_itself = true,
             b"skipme" if text.eq_ignore_ascii_case(b"no") => spares_itself = false,
@@ -260,6 +263,7 @@ fn kill(call: &mut Call<'_>) -> Result<(), Fault> {
             && !(spares_itself && info.id == own)
             && id.is_none_or(|id| info.id == id)
             && address.as_ref().is_none_or(|address| info.address.to_string() == *address)
+            && user.as_ref().is_none_or(|user| info.names().user == *user)
             && local.as_ref().is_none_or(|local| info.local.to_string() == *local)
     });
     call.reply.count(count);

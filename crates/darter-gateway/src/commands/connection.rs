@@ -3,11 +3,13 @@
 #![allow(clippy::unnecessary_wraps)] // all commands have one signature, whether they can fail or not
 
 use super::client::name_of;
+use super::permission::note_wrong_password;
+use crate::acl::DEFAULT;
 use crate::call::{Call, Replies, wrong_arity};
+use crate::clients::Names;
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
 use crate::keyspace::DATABASES;
 use crate::{REDIS_VERSION, number};
-use subtle::ConstantTimeEq;
 
 /// `PING [text]`.
 pub(super) fn ping(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -62,7 +64,8 @@ pub(super) fn quit(call: &mut Call<'_>) -> Result<(), Fault> {
 /// `RESET`.
 pub(super) fn reset(call: &mut Call<'_>) -> Result<(), Fault> {
     call.select(0)?;
-    call.client.is_trusted = call.shared.options.password.is_empty();
+    call.client.is_trusted = call.shared.acl.is_open();
+    call.client.users_version = 0;
     call.client.queue = None;
     call.client.watched.clear();
     call.client.subscriptions = None;
@@ -72,7 +75,7 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result<(), Fault> {
     call.client.replies = Replies::Sent;
     call.client.sender = None;
     call.client.info.is_subscribed([0; 3]);
-    call.client.info.names().name.clear();
+    *call.client.info.names() = Names::default();
     call.reply.speak_resp3(false);
     call.reply.simple("RESET");
     Ok(())
@@ -80,11 +83,13 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result<(), Fault> {
 
 /// Authenticates the client if the password is right.
 fn admit(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> Result<(), Fault> {
-    let wanted = &call.shared.options.password;
-    let knows = wanted.is_empty() || bool::from(wanted.as_slice().ct_eq(password));
-    if user != b"default" || !knows {
+    let name = std::str::from_utf8(user).ok().filter(|name| call.shared.acl.accepts(name, password));
+    let Some(name) = name else {
+        note_wrong_password(call, user);
         return Err(Fault::said("WRONGPASS invalid username-password pair or user is disabled."));
-    }
+    };
+    call.client.info.names().user = name.to_owned();
+    call.client.users_version = 0;
     call.client.is_trusted = true;
     Ok(())
 }
@@ -93,13 +98,13 @@ fn admit(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> Result<(), Fault>
 pub(super) fn auth(call: &mut Call<'_>) -> Result<(), Fault> {
     let args = call.args;
     match args.len() {
-        2 if call.shared.options.password.is_empty() => {
+        2 if call.shared.acl.users().get(DEFAULT).is_some_and(|user| user.needs_no_password()) => {
             return Err(Fault::said(
                 "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
                  configuration is correct?",
             ));
         }
-        2 => admit(call, b"default", args.get(1))?,
+        2 => admit(call, DEFAULT.as_bytes(), args.get(1))?,
         3 => admit(call, args.get(1), args.get(2))?,
         _ => return Err(SYNTAX),
     }

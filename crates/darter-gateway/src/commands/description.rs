@@ -2,6 +2,7 @@
 
 use super::arguments::{arguments_of, write_arguments};
 use super::key_specs::{KeySpec, key_flags};
+use crate::acl::{categories_of, unit_of_request};
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::fault::{Fault, SYNTAX};
 use crate::glob::Glob;
@@ -9,7 +10,7 @@ use crate::named_keys;
 use crate::reply::Reply;
 use crate::request::Arguments;
 use crate::subcommands::{SUBCOMMANDS, Subcommand};
-use crate::table::{Command, CommandId, TABLE};
+use crate::table::{Command, TABLE};
 use crate::turns;
 use std::ops::Range;
 
@@ -105,6 +106,14 @@ impl Described {
         }
     }
 
+    /// Returns the name of a subcommand without that of its command.
+    fn own_name(self) -> Option<&'static [u8]> {
+        match self {
+            Self::Command(_) => None,
+            Self::Subcommand(_, subcommand) => Some(subcommand.own_name().as_bytes()),
+        }
+    }
+
     /// Writes the ten parts of the description.
     fn write(self, reply: &mut Reply<'_>) {
         let (command, name, arity, keys) = match self {
@@ -124,7 +133,7 @@ impl Described {
         for place in [first, last, step] {
             reply.integer(place);
         }
-        let categories: Vec<&str> = categories(command).collect();
+        let categories = categories_of(unit_of_request(command, self.own_name()));
         reply.set(categories.len());
         for category in categories {
             reply.simple(&format!("@{category}"));
@@ -149,36 +158,6 @@ impl Described {
             Self::Subcommand(command, subcommand).write(reply);
         }
     }
-}
-
-/// Returns the access categories of a command, in Redis's words.
-fn categories(command: &Command) -> impl Iterator<Item = &'static str> {
-    use CommandId::{Flushall, Flushdb, Info, Keys, Restore, Sort, SortRo};
-    let has = |flag: &str| command.flags.contains(&flag);
-    let is_sort = matches!(command.id, Sort | SortRo);
-    let group = match command.group {
-        _ if is_sort => Some("set"),
-        "generic" | "ordered" => Some("keyspace"),
-        "sorted-set" => Some("sortedset"),
-        "transactions" => Some("transaction"),
-        "server" => None,
-        group => Some(group),
-    };
-    let is_dangerous =
-        is_sort || has("admin") || matches!(command.id, Flushall | Flushdb | Info | Keys | Restore);
-    [
-        group,
-        is_sort.then_some("sortedset"),
-        is_sort.then_some("list"),
-        has("write").then_some("write"),
-        has("readonly").then_some("read"),
-        has("admin").then_some("admin"),
-        is_dangerous.then_some("dangerous"),
-        has("blocking").then_some("blocking"),
-        Some(if has("fast") { "fast" } else { "slow" }),
-    ]
-    .into_iter()
-    .flatten()
 }
 
 /// Writes the name and the documentation of a command for `COMMAND DOCS`.
@@ -244,7 +223,11 @@ impl Filter {
         match self {
             Self::None => true,
             Self::Module => false,
-            Self::Category(wanted) => categories(command).any(|category| category.as_bytes() == wanted),
+            Self::Category(wanted) => {
+                let own = name.split_once('|').map(|(_, own)| own.as_bytes());
+                let categories = categories_of(unit_of_request(command, own));
+                categories.iter().any(|category| category.as_bytes() == wanted)
+            }
             Self::Pattern(pattern) => pattern.matches(name.as_bytes()),
         }
     }
@@ -278,13 +261,18 @@ fn places(keys: (i64, i64, i64), arguments: usize) -> impl Iterator<Item = usize
     range.step_by(usize::try_from(step).unwrap_or(0).max(1)).filter_map(|place| usize::try_from(place).ok())
 }
 
-/// Returns the positions of the keys of a command that follows two arguments.
-fn keys_at(command: &Command, keys: (i64, i64, i64), args: &Arguments<'_>) -> Vec<usize> {
-    let mut found: Vec<usize> = places(keys, args.len() - 2).collect();
+/// Returns the positions of the keys of a command that begins with argument `first`.
+pub(super) fn keys_at(
+    command: &Command,
+    keys: (i64, i64, i64),
+    args: &Arguments<'_>,
+    first: usize,
+) -> Vec<usize> {
+    let mut found: Vec<usize> = places(keys, args.len() - first).collect();
     if command.is("movablekeys") {
-        found.extend(named_keys::sources(command.id, args, 2));
+        found.extend(named_keys::sources(command.id, args, first));
     }
-    found.extend(named_keys::destinations(command.id, args, 2));
+    found.extend(named_keys::destinations(command.id, args, first));
     found
 }
 
@@ -311,7 +299,7 @@ async fn write_keys(call: &mut Call<'_>, has_flags: bool) -> Result<(), Fault> {
     if keys.0 == 0 && !command.is("movablekeys") {
         return Err(Fault::said("ERR The command has no key arguments"));
     }
-    let keys = keys_at(command, keys, &args);
+    let keys = keys_at(command, keys, &args, 2);
     call.reply.array(keys.len());
     for (number, place) in keys.into_iter().enumerate() {
         call.limit()?;

@@ -4,9 +4,7 @@ use super::connection::database;
 use super::transactions::supported;
 use crate::call::Call;
 use crate::fault::{Fault, SYNTAX};
-use crate::keyspace::{DATABASES, Destination, KeyRange, Scoped, Transferred, Walked};
-use crate::request::Arguments;
-use crate::table::CommandId;
+use crate::keyspace::{DATABASES, Destination, KeyRange, Transferred, Walked};
 use crate::turns;
 
 /// `DEL key…`, `UNLINK key…`.
@@ -73,21 +71,6 @@ async fn transfer(call: &mut Call<'_>, destination: Destination) -> Result<Trans
         Destination::Replaced => Transferred::Done,
         Destination::Kept => Transferred::Kept,
     })
-}
-
-/// Returns the database that the options of a `COPY` name, if they name one.
-fn database_of_copy(args: &Arguments<'_>) -> Option<u8> {
-    let at = args.from(3).position(|option| option.eq_ignore_ascii_case(b"db"))?;
-    database(args.from(4 + at).next()?).ok()
-}
-
-/// Returns the key in another database to which a command copies or moves a key.
-pub(super) fn sent_to(id: CommandId, args: &Arguments<'_>) -> Option<Scoped> {
-    match id {
-        CommandId::Copy => Some((database_of_copy(args)?, args.get(2).to_vec())),
-        CommandId::Move => Some((database(args.get(2)).ok()?, args.get(1).to_vec())),
-        _ => None,
-    }
 }
 
 /// Sends a key to another database, in a transaction.

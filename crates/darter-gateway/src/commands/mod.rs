@@ -1,6 +1,7 @@
 //! The commands, with a file for each family, and their dispatch. The list of commands is in
 //! `table.rs`.
 
+mod acl;
 mod arguments;
 mod bit_fields;
 mod bits;
@@ -35,6 +36,7 @@ mod numbers;
 mod object;
 mod ordered;
 mod peer;
+mod permission;
 mod publishing;
 mod random;
 mod ranks;
@@ -61,6 +63,7 @@ mod strings;
 mod transactions;
 
 pub(super) use notifying::report_expired;
+pub(super) use permission::refresh as refresh_user;
 pub(super) use runs::{execute_run, run_length};
 #[cfg(feature = "scripts")]
 pub(super) use scripting::runs_scripts;
@@ -68,6 +71,7 @@ pub(super) use scripting::runs_scripts;
 use super::call::{Ahead, Call, Client, Replies, cut, shown, wrong_arity};
 use super::fault::Fault;
 use super::keyspace::{End, Join, Kind};
+use super::named_keys;
 use super::pause;
 use super::pubsub;
 use super::request::Arguments;
@@ -225,7 +229,7 @@ fn wake(call: &mut Call<'_>, command: &Command) {
             waiting.added_to_any(peers);
         }
         keys.for_each(|at| waiting.added(&(database, call.args.get(at).to_vec()), peers));
-        if let Some(key) = keys::sent_to(command.id, &call.args) {
+        if let Some(key) = named_keys::sent_to(command.id, &call.args) {
             waiting.added(&key, peers);
         }
     }
@@ -246,6 +250,7 @@ fn admit(call: &mut Call<'_>, command: Option<&'static Command>) -> Result<&'sta
     if !call.client.is_trusted && !command.is_for_strangers() {
         return Err(Fault::said("NOAUTH Authentication required."));
     }
+    permission::check(call, command)?;
     if call.client.is_listening() && !publishing::is_for_listeners(command.id) {
         let name = Subcommand::full_name(command, &call.args);
         return Err(Fault::said(format!(

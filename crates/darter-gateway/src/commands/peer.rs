@@ -11,6 +11,9 @@ use crate::waiting::key_of_message;
 pub(super) async fn meet(call: &mut Call<'_>) -> Result<(), Fault> {
     let id = |at| PeerId::parse(call.args.get(at)).ok_or_else(|| Fault::said("ERR invalid id of a gateway"));
     let (sender, receiver) = (id(1)?, id(2)?);
+    if call.client.restricted.is_some() {
+        return Err(Fault::said("NOPERM messages between gateways need a user that may do everything"));
+    }
     // The address may have belonged to another one.
     if receiver != call.shared.peers.id {
         return Err(Fault::said("ERR this is another gateway"));
@@ -50,6 +53,7 @@ pub(super) async fn tell(call: &mut Call<'_>) -> Result<(), Fault> {
                 call.shared.waiting.others_wait(&key, std::time::Instant::now(), &call.shared.peers);
             }
         }
+        Some(MessageKind::Users) => call.shared.acl.news.notify_one(),
         // A later version has sent it.
         None => {}
     }

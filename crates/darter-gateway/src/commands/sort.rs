@@ -4,6 +4,7 @@
 //! All elements are read into memory, as many bytes as a reply may have. Keys that patterns name are
 //! read together.
 
+use super::permission::check_sort;
 use super::{list_reads, lists};
 use crate::call::Call;
 use crate::fault::{Fault, NO_INTEGER, SYNTAX, WRONG_TYPE};
@@ -287,6 +288,12 @@ async fn sorted(
 pub(super) async fn sort(call: &mut Call<'_>, is_read_only: bool) -> Result<(), Fault> {
     let args = call.args;
     let options = Options::parse(&args, is_read_only)?;
+    if matches!(options.by, Some(Pattern::Key { .. })) {
+        check_sort(call, "BY")?;
+    }
+    if !options.gets.is_empty() {
+        check_sort(call, "GET")?;
+    }
     let kind = call.keys.look(args.get(1), |head| head.map(|head| head.kind)).await?;
     if kind.is_some_and(|kind| !matches!(kind, Kind::List | Kind::Set | Kind::SortedSet)) {
         return Err(WRONG_TYPE);

@@ -6,10 +6,12 @@
 //! every command after it is also rejected until `EXEC` or `DISCARD`, as in an aborted transaction
 //! of Redis. Clients then report the error of `MULTI`.
 
-use super::{monitor, notifying, publishing};
+use super::{monitor, notifying, permission, publishing};
 use crate::call::{Call, Client};
 use crate::fault::Fault;
 use crate::keyspace::{Retries, Scoped};
+#[cfg(feature = "scripts")]
+use crate::lua::Purpose;
 use crate::named_keys::{self, destinations};
 #[cfg(feature = "scripts")]
 use crate::pause::is_writing;
@@ -38,12 +40,13 @@ fn is_heard(command: Option<&Command>) -> bool {
 /// or it walks over keys, among which others may appear.
 fn is_excluded(id: CommandId) -> bool {
     use CommandId::{
-        Auth, Client, Config, Dbsize, Flushall, Flushdb, Hello, Hscan, Keys, Meet, Randomkey, Range,
+        Acl, Auth, Client, Config, Dbsize, Flushall, Flushdb, Hello, Hscan, Keys, Meet, Randomkey, Range,
         Rangecount, Scan, Slowlog, Sscan, Tell, Zscan,
     };
     matches!(
         id,
-        Auth | Client
+        Acl | Auth
+            | Client
             | Config
             | Dbsize
             | Flushall
@@ -233,7 +236,7 @@ async fn are_large<'k>(call: &mut Call<'_>, keys: impl Iterator<Item = &'k [u8]>
 pub(super) async fn run_alone(call: &mut Call<'_>, command: &'static Command) -> Result<(), Fault> {
     let args = call.args;
     // A key is copied to another database in a transaction, or not at all.
-    let is_transfer = is_transfer(command.id) && super::keys::sent_to(command.id, &args).is_none();
+    let is_transfer = is_transfer(command.id) && named_keys::sent_to(command.id, &args).is_none();
     let sources = named_keys::sources(command.id, &args, 0);
     let sources = sources.filter(|_| is_transfer).map(|at| args.get(at));
     let start = call.reply.position();
@@ -372,7 +375,16 @@ async fn execute(call: &mut Call<'_>, queue: &Queue) -> Result<(), Fault> {
     call.reply.array(queue.len());
     for (command, args) in queue.requests() {
         let Call { keys, reply, client, shared, .. } = call;
-        run_one(command, &mut Call { args, keys, reply: reply.again(), client, shared }).await?;
+        let mut one = Call { args, keys, reply: reply.again(), client, shared };
+        match permission::check_queued(&one, command) {
+            Ok(()) => {
+                run_one(command, &mut one).await?;
+            }
+            Err(fault) => {
+                one.reply.error(&fault.text());
+                one.shared.note(&fault);
+            }
+        }
         call.limit()?;
         turns::worked().await;
     }
@@ -388,7 +400,7 @@ pub(super) async fn run_one(command: &Command, call: &mut Call<'_>) -> Result<En
     if command.is("write") && call.shared.waiting.is_any() {
         let keys = command.keys_at(call.args.len()).chain(destinations(command.id, &call.args, 0));
         let keys = keys.map(|at| (call.client.database, call.args.get(at).to_vec()));
-        call.keys.changed.extend(keys.chain(super::keys::sent_to(command.id, &call.args)));
+        call.keys.changed.extend(keys.chain(named_keys::sent_to(command.id, &call.args)));
     }
     match Box::pin(super::run(command.id, call)).await {
         Ok(()) => {
@@ -407,7 +419,14 @@ pub(super) async fn run_one(command: &Command, call: &mut Call<'_>) -> Result<En
 
 /// Runs a command that a script calls, in the transaction of the script.
 #[cfg(feature = "scripts")]
-pub(super) async fn run_from_script(call: &mut Call<'_>, is_read_only: bool) -> Result<(), Fault> {
+pub(super) async fn run_from_script(call: &mut Call<'_>, purpose: Purpose) -> Result<(), Fault> {
+    if purpose == Purpose::Permission {
+        match Command::named(call.args.get(0)) {
+            Some(command) => call.reply.flag(permission::allows(call.client, command, &call.args)),
+            None => call.reply.error("ERR unknown command"),
+        }
+        return Ok(());
+    }
     let refused = match Command::named(call.args.get(0)) {
         None => "ERR Unknown Redis command called from script",
         Some(command) if !command.takes(call.args.len()) => {
@@ -422,9 +441,10 @@ pub(super) async fn run_from_script(call: &mut Call<'_>, is_read_only: bool) -> 
             call.reply.error(&refused);
             return Ok(());
         }
-        Some(command) if is_read_only && is_writing(command) => {
+        Some(command) if purpose == Purpose::Read && is_writing(command) => {
             "ERR Write commands are not allowed from read-only scripts."
         }
+        Some(command) if let Some(denied) = permission::denied_to_script(call, command) => denied,
         Some(command) => {
             run_one(command, call).await?;
             monitor::show_from_script(call, command);

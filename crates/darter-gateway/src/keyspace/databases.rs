@@ -1,7 +1,7 @@
 //! The databases of a pool's gateways, as `SELECT` numbers them.
 //!
 //! The records of database 0 lie in [`KeySpace::Gateway`]. Each other database has the same kinds of
-//! records in a key space of its own, which lies in that one after `d` and the database's number. So a
+//! records in its own key space, which lies in that one after `d` and the database's number. So a
 //! keyspace that has selected a database reaches only its keys, and only their heads, elements and
 //! cursors.
 

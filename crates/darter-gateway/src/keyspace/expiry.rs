@@ -136,7 +136,8 @@ fn end_of(family: Family, record: &[u8]) -> Option<u64> {
         | Family::StreamChunk
         | Family::StreamConsumer
         | Family::StreamGroup
-        | Family::StreamPending => None,
+        | Family::StreamPending
+        | Family::User => None,
     }
 }
 

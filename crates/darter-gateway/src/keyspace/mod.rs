@@ -47,6 +47,7 @@ mod sweep;
 mod tests;
 mod transfer;
 mod usage;
+mod users;
 mod walk;
 
 pub(super) use aggregate::Aggregate;
@@ -115,6 +116,8 @@ pub(super) enum Family {
     StreamGroup = b'y' as isize,
     /// Pending entries of consumer groups.
     StreamPending = b'p' as isize,
+    /// Users.
+    User = b'a' as isize,
 }
 
 /// The effect of a command on a key.

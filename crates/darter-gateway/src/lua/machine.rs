@@ -346,8 +346,8 @@ fn coded(text: impl Into<Vec<u8>>) -> Trouble {
     Trouble::Coded(text.into())
 }
 
-/// Runs a command, and returns its reply.
-fn command(context: &Context, args: &[Value]) -> Result<Vec<u8>, Trouble> {
+/// Sends a command to the client's task, and returns the reply.
+fn command(context: &Context, args: &[Value], ask: impl FnOnce(Words) -> Ask) -> Result<Vec<u8>, Trouble> {
     if args.is_empty() {
         return Err(coded("Please specify at least one argument for this redis lib call"));
     }
@@ -366,7 +366,7 @@ fn command(context: &Context, args: &[Value]) -> Result<Vec<u8>, Trouble> {
     let Some(link) = link.as_ref() else {
         return Err(coded("redis.call/pcall can only be called inside a script invocation"));
     };
-    let is_sent = link.asks.send(Ask::Command(words, context.is_resp3.get())).is_ok();
+    let is_sent = link.asks.send(ask(words)).is_ok();
     let reply = is_sent.then(|| link.answers.recv().ok()).flatten();
     match &reply {
         None => link.control.stop(Stop::Abandoned),
@@ -379,7 +379,7 @@ fn command(context: &Context, args: &[Value]) -> Result<Vec<u8>, Trouble> {
 
 /// `redis.call`.
 fn call(lua: &Lua, context: &Context, args: &[Value]) -> Answer {
-    let reply = command(context, args)?;
+    let reply = command(context, args, |words| Ask::Command(words, context.is_resp3.get()))?;
     match reply.strip_suffix(b"\r\n") {
         Some(error) if error.starts_with(b"-") => Err(coded(error)),
         _ => Ok(vec![to_lua(lua, &mut &reply[..])?]),
@@ -388,7 +388,7 @@ fn call(lua: &Lua, context: &Context, args: &[Value]) -> Answer {
 
 /// `redis.pcall`.
 fn pcall(lua: &Lua, context: &Context, args: &[Value]) -> Answer {
-    match command(context, args) {
+    match command(context, args, |words| Ask::Command(words, context.is_resp3.get())) {
         Ok(reply) => Ok(vec![to_lua(lua, &mut &reply[..])?]),
         Err(Trouble::Coded(text)) => Ok(vec![Value::Table(error_table(lua, &text)?)]),
         Err(other) => Err(other),
@@ -435,13 +435,11 @@ fn add_api(api: &Library<'_>, context: &Rc<Context>) -> mlua::Result<()> {
         let wrong = "Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.";
         if is_known { Ok(Vec::new()) } else { Err(coded(wrong)) }
     })?;
-    api.add("acl_check_cmd", |_, args| {
-        let name = args.first().and_then(Value::as_string).map(|name| name.as_bytes().to_vec());
-        let command = name.and_then(|name| crate::table::Command::named(&name));
-        match command {
-            Some(_) => Ok(vec![Value::Boolean(true)]),
-            None => Err(coded("Invalid command passed to redis.acl_check_cmd()")),
-        }
+    let own = Rc::clone(context);
+    api.add("acl_check_cmd", move |_, args| match &command(&own, args, Ask::Permission)?[..] {
+        b":1\r\n" => Ok(vec![Value::Boolean(true)]),
+        b":0\r\n" => Ok(vec![Value::Boolean(false)]),
+        _ => Err(coded("Invalid command passed to redis.acl_check_cmd()")),
     })
 }
 

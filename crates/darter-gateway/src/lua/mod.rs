@@ -28,7 +28,7 @@ mod words;
 pub(super) use cache::{Flags, Script, digest};
 pub(super) use machine::{COMPILE_ERROR, wrong_name};
 pub(super) use run::run;
-pub(super) use task::{Invocation, Loaded, Outcome, Task};
+pub(super) use task::{Invocation, Loaded, Outcome, Purpose, Task};
 pub(super) use words::Words;
 
 use crate::options::GatewayOptions;

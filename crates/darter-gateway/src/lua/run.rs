@@ -2,7 +2,7 @@
 //! calls, and gets the reply.
 
 use super::machine::Machine;
-use super::task::{Ask, Link, Outcome, Task};
+use super::task::{Ask, Link, Outcome, Purpose, Task};
 use super::{Stop, Words};
 use crate::call::Call;
 use crate::fault::Fault;
@@ -22,15 +22,14 @@ thread_local! {
     static SPARE: RefCell<Option<Machine>> = const { RefCell::new(None) };
 }
 
-/// Does a thread's work, and executes the commands that it calls by `command`, which refuses those
-/// that write if its second argument is true.
+/// Does a thread's work, and executes the commands that it calls by `command`, as the purpose says.
 ///
 /// # Errors
 /// The store's errors, and those of a script that was stopped: its transaction must be discarded.
 pub(crate) async fn run(
     call: &mut Call<'_>,
     task: Task,
-    command: impl AsyncFn(&mut Call<'_>, bool) -> Result<(), Fault>,
+    command: impl AsyncFn(&mut Call<'_>, Purpose) -> Result<(), Fault>,
 ) -> Result<Outcome, Fault> {
     let shared = call.shared;
     let Some(slot) = call.client.slot.take() else {
@@ -69,8 +68,13 @@ pub(crate) async fn run(
     loop {
         match tokio::time::timeout_at(end, asked.recv()).await {
             Ok(Some(Ask::Command(words, is_resp3))) => {
-                let reply = execute(call, &words, is_resp3, is_read_only, &command).await?;
+                let purpose = if is_read_only { Purpose::Read } else { Purpose::Run };
+                let reply = execute(call, &words, is_resp3, purpose, &command).await?;
                 // A thread that has ended needs no answer.
+                let _ = answer.send(reply);
+            }
+            Ok(Some(Ask::Permission(words))) => {
+                let reply = execute(call, &words, false, Purpose::Permission, &command).await?;
                 let _ = answer.send(reply);
             }
             Ok(Some(Ask::Ended(outcome, slot))) => {
@@ -110,13 +114,13 @@ async fn execute(
     call: &mut Call<'_>,
     words: &Words,
     is_resp3: bool,
-    is_read_only: bool,
-    command: impl AsyncFn(&mut Call<'_>, bool) -> Result<(), Fault>,
+    purpose: Purpose,
+    command: impl AsyncFn(&mut Call<'_>, Purpose) -> Result<(), Fault>,
 ) -> Result<Vec<u8>, Fault> {
     let mut out = Outbox::default();
     let Call { keys, client, shared, .. } = call;
     let reply = Reply::new(&mut out, is_resp3);
     let mut inner = Call { args: words.arguments(), keys, reply, client, shared };
-    command(&mut inner, is_read_only).await?;
+    command(&mut inner, purpose).await?;
     Ok(out.into_bytes())
 }

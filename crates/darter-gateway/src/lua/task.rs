@@ -61,10 +61,23 @@ pub(crate) struct Invocation {
     pub(crate) is_read_only: bool,
 }
 
+/// What a command of a script is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It is executed.
+    Run,
+    /// It is executed, unless it writes.
+    Read,
+    /// The reply is whether the client's user may run it.
+    Permission,
+}
+
 /// A message of a script's thread to the client's task.
 pub(super) enum Ask {
     /// To execute a command, with a reply in RESP3 or RESP2.
     Command(Words, bool),
+    /// Whether the client's user may run a command.
+    Permission(Words),
     /// To continue: the work has ended, and the thread is free.
     Ended(Outcome, Slot),
 }

@@ -68,10 +68,12 @@ pub(super) enum MessageKind {
     Wait,
     /// Elements may have been added to a key for which clients wait.
     Added,
+    /// The users of the pool have changed.
+    Users,
 }
 
 impl MessageKind {
-    const ALL: [Self; 4] = [Self::Publish, Self::ShardPublish, Self::Wait, Self::Added];
+    const ALL: [Self; 5] = [Self::Publish, Self::ShardPublish, Self::Wait, Self::Added, Self::Users];
 
     /// Returns the name in requests.
     fn name(self) -> &'static str {
@@ -80,6 +82,7 @@ impl MessageKind {
             Self::ShardPublish => "spublish",
             Self::Wait => "wait",
             Self::Added => "added",
+            Self::Users => "users",
         }
     }
 

@@ -14,7 +14,7 @@ use crate::fault::Fault;
 use crate::glob::Glob;
 use crate::mailbox::{HeldBytes, Mailbox, Message};
 use darter_fabric::turns;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The work of putting a message into a mailbox, in bytes.
@@ -187,6 +187,17 @@ impl PubSub {
             turns::worked(here * PUT_BYTES).await;
         }
         count
+    }
+
+    /// Returns the ids of the clients that are subscribed to a channel or a pattern which a predicate
+    /// selects.
+    pub(super) fn listeners(&self, is_meant: impl Fn(&[u8], bool) -> bool) -> BTreeSet<u64> {
+        let registry = self.read();
+        let channels = registry.channels.iter().chain(&registry.shards);
+        let channels = channels.filter(|(name, _)| is_meant(name, false)).map(|(_, clients)| clients);
+        let patterns = registry.patterns.iter().filter(|(name, _)| is_meant(name, true));
+        let all = channels.chain(patterns.map(|(_, pattern)| &pattern.subscribers));
+        all.flat_map(BTreeMap::keys).copied().collect()
     }
 
     /// Returns the channels, or sharded ones, that have subscribers.

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code)] // a test may panic, and may not use all helpers
 
+mod access;
 mod aggregates;
 mod at_one_moment;
 #[path = "../../../darter-memnode/tests/support/authority.rs"]
