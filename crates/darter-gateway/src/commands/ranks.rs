@@ -9,6 +9,7 @@ use crate::fault::{Fault, SYNTAX};
 use crate::keyspace::{
     Aggregate, Draft, Kind, Member, Packed, Ranks, Retries, Taken, Walked, record_of_score, score_of_record,
 };
+use crate::number;
 use crate::score;
 use crate::turns;
 use std::ops::{Bound, RangeBounds};
@@ -376,10 +377,10 @@ pub(super) async fn rank(call: &mut Call<'_>, is_reverse: bool) -> Result<(), Fa
 /// Returns the members of a small sorted set in a range.
 fn chosen(packed: Packed<'_>, part: MemberRange<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let members = packed.by_score();
-    let count = members.len() as i64;
+    let count = number::signed(members.len());
     let from_end = |rank: i64| if rank < 0 { rank.saturating_add(count) } else { rank };
     let is_wanted = |rank: usize, score: f64, name: &[u8]| match part {
-        MemberRange::Ranks(start, stop) => (from_end(start)..=from_end(stop)).contains(&(rank as i64)),
+        MemberRange::Ranks(start, stop) => (from_end(start)..=from_end(stop)).contains(&number::signed(rank)),
         MemberRange::Scores(from, to) => (from, to).contains(&score),
         MemberRange::Names(names) => names.is_some_and(|names| RangeBounds::<[u8]>::contains(&names, name)),
     };

@@ -276,7 +276,7 @@ mod tests {
                         full += 1;
                     }
                 } else {
-                    let gone = |name: &[u8]| name.len() % 3 == 0;
+                    let gone = |name: &[u8]| name.len().is_multiple_of(3);
                     let mut left = Vec::new();
                     let removed = Packed::parse(kind, &now).unwrap().without(gone, &mut left);
                     model.retain(|name, _| !gone(name));

@@ -281,7 +281,7 @@ mod tests {
             match key.1 {
                 Kind::Hash => new.extend_from_slice(b"value"),
                 Kind::SortedSet => {
-                    new.extend_from_slice(&record_of_score(f64::from(darter_fabric::random_word() as u8)))
+                    new.extend_from_slice(&record_of_score(f64::from(darter_fabric::random_word() as u8)));
                 }
                 _ => {}
             }

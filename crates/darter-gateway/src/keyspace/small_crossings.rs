@@ -103,6 +103,7 @@ async fn is_large(keys: &mut Keyspace, (key, kind): (&[u8], Kind)) -> bool {
 }
 
 /// Interrupts a command on a key of each type by another one; one of them makes the key large.
+#[allow(clippy::needless_pass_by_value)] // closures are written where they are passed
 fn interrupt_each<A, B>(
     one: impl AsyncFn(&mut Keyspace, (&[u8], Kind)) -> A,
     other: impl AsyncFn(&mut Keyspace, (&[u8], Kind)) -> B,

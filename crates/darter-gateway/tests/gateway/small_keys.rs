@@ -350,7 +350,7 @@ fn small_keys_expire_and_give_way_to_other_types() {
     let door = Door::open();
     let mut client = door.client();
     for (add, read) in [("hset k c 1", "hgetall k"), ("zadd k 1 c", "zrange k 0 -1 withscores")] {
-        for start in [add.replace("c", "x"), "set k x".to_owned(), "sadd k x".to_owned()] {
+        for start in [add.replace('c', "x"), "set k x".to_owned(), "sadd k x".to_owned()] {
             client.say(&start);
             assert_eq!(client.say("pexpire k 1"), Reply::Integer(1));
             std::thread::sleep(std::time::Duration::from_millis(5));
