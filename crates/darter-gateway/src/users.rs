@@ -47,7 +47,7 @@ pub(super) async fn load(
     Ok(ends_own)
 }
 
-/// Returns the clients of a user that are subscribed to what it may not hear.
+/// Returns the clients of a user that are subscribed to channels which it may not hear.
 fn silenced(shared: &GatewayState, user: &User, clients: Vec<Arc<ClientInfo>>) -> Vec<Arc<ClientInfo>> {
     let mut subscribers: Vec<_> =
         clients.into_iter().filter(|info| info.kind() == ClientKind::Subscriber).collect();

@@ -133,7 +133,7 @@ pub(crate) struct Selector {
     allowed: Vec<bool>,
     /// The first arguments with which commands are allowed that are not allowed otherwise.
     first_arguments: BTreeMap<Unit, Vec<Vec<u8>>>,
-    /// The rules that lead to what is allowed.
+    /// The rules that made `allowed`.
     rules: Vec<String>,
     /// `None` if all are allowed.
     keys: Option<Vec<Pattern>>,

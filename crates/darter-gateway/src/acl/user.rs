@@ -2,6 +2,7 @@
 
 use super::selector::{Denied, Needs, Refused, Selector};
 use sha2::{Digest, Sha256};
+use std::fmt::Write;
 use subtle::ConstantTimeEq;
 
 /// A user.
@@ -21,7 +22,10 @@ pub(crate) struct User {
 
 /// Returns the digest of a password.
 fn digest(password: &[u8]) -> String {
-    Sha256::digest(password).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(password).iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 fn checked_digest(text: &[u8]) -> Result<String, Refused> {
@@ -37,24 +41,26 @@ fn checked_digest(text: &[u8]) -> Result<String, Refused> {
 /// # Errors
 /// Returns the rule that begins a selector without an end.
 pub(crate) fn joined<'r>(rules: impl Iterator<Item = &'r [u8]>) -> Result<Vec<Vec<u8>>, Vec<u8>> {
-    let (mut joined, mut open): (Vec<Vec<u8>>, Option<(Vec<u8>, Vec<u8>)>) = (Vec::new(), None);
+    let mut joined = Vec::new();
+    // The first rule of a selector, and all of it so far.
+    let mut open: Option<[Vec<u8>; 2]> = None;
     for rule in rules {
         let ends = rule.ends_with(b")");
         match open.take() {
-            None if rule.starts_with(b"(") && !ends => open = Some((rule.to_vec(), rule.to_vec())),
+            None if rule.starts_with(b"(") && !ends => open = Some([rule.to_vec(), rule.to_vec()]),
             None => joined.push(rule.to_vec()),
-            Some((first, mut text)) => {
+            Some([first, mut text]) => {
                 text.push(b' ');
                 text.extend_from_slice(rule);
                 if ends {
                     joined.push(text);
                 } else {
-                    open = Some((first, text));
+                    open = Some([first, text]);
                 }
             }
         }
     }
-    open.map_or(Ok(joined), |(first, _)| Err(first))
+    open.map_or(Ok(joined), |[first, _]| Err(first))
 }
 
 impl User {
@@ -148,10 +154,18 @@ impl User {
         &self.passwords
     }
 
-    /// Returns the selectors, of which the first has the rules outside of parentheses.
-    pub(crate) fn selectors(&self) -> impl ExactSizeIterator<Item = &Selector> + Clone {
-        let own = |at: usize| if at == 0 { &self.root } else { &self.others[at - 1] };
-        (0..self.others.len() + 1).map(own)
+    /// Returns the selector with the rules outside of parentheses.
+    pub(crate) fn root(&self) -> &Selector {
+        &self.root
+    }
+
+    /// Returns the other selectors.
+    pub(crate) fn others(&self) -> &[Selector] {
+        &self.others
+    }
+
+    fn selectors(&self) -> impl Iterator<Item = &Selector> {
+        std::iter::once(&self.root).chain(&self.others)
     }
 
     /// Returns the rules that make such a user from a new one.

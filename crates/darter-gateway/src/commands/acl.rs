@@ -14,6 +14,7 @@ use crate::reply::Reply;
 use crate::subcommands::{SUBCOMMANDS, Subcommand};
 use crate::table::Command;
 use crate::users;
+use std::fmt::Write;
 use std::sync::Arc;
 
 /// Most bits of a generated password.
@@ -192,13 +193,10 @@ fn get_user(call: &mut Call<'_>) {
     for password in user.passwords() {
         reply.bulk(password.as_bytes());
     }
-    let mut selectors = user.selectors();
-    if let Some(root) = selectors.next() {
-        describe(reply, root);
-    }
+    describe(reply, user.root());
     reply.bulk(b"selectors");
-    reply.array(selectors.len());
-    for selector in selectors {
+    reply.array(user.others().len());
+    for selector in user.others() {
         reply.map(3);
         describe(reply, selector);
     }
@@ -221,7 +219,9 @@ fn list(call: &mut Call<'_>, names_only: bool) {
 fn categories(call: &mut Call<'_>) -> Result<(), Fault> {
     let Some(asked) = call.args.from(2).next() else {
         call.reply.array(CATEGORIES.len());
-        CATEGORIES.iter().for_each(|category| call.reply.bulk(category.as_bytes()));
+        for category in CATEGORIES {
+            call.reply.bulk(category.as_bytes());
+        }
         return Ok(());
     };
     let unknown = || Fault::said(format!("ERR Unknown category '{}'", crate::call::shown(asked, 128)));
@@ -229,7 +229,9 @@ fn categories(call: &mut Call<'_>) -> Result<(), Fault> {
     let names: Vec<&str> =
         (0..own_units()).filter(|unit| categories_of(*unit).contains(&category)).map(name_of).collect();
     call.reply.array(names.len());
-    names.iter().for_each(|name| call.reply.bulk(name.as_bytes()));
+    for name in names {
+        call.reply.bulk(name.as_bytes());
+    }
     Ok(())
 }
 
@@ -244,7 +246,7 @@ fn generate(call: &mut Call<'_>) -> Result<(), Fault> {
     })?;
     let mut digits = String::new();
     while digits.len() < bits.div_ceil(4) {
-        digits.push_str(&format!("{:016x}", darter_fabric::random_word()));
+        let _ = write!(digits, "{:016x}", darter_fabric::random_word());
     }
     digits.truncate(bits.div_ceil(4));
     call.reply.bulk(digits.as_bytes());

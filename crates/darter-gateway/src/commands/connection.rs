@@ -88,7 +88,7 @@ fn admit(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> Result<(), Fault>
         note_wrong_password(call, user);
         return Err(Fault::said("WRONGPASS invalid username-password pair or user is disabled."));
     };
-    call.client.info.names().user = name.to_owned();
+    name.clone_into(&mut call.client.info.names().user);
     call.client.users_version = 0;
     call.client.is_trusted = true;
     Ok(())

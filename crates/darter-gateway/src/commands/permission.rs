@@ -1,5 +1,5 @@
-//! Whether a client's user may run a request: what the request needs, and the errors of those that are
-//! not allowed.
+//! Whether a client's user may run a request: what the request needs, and the errors of refused
+//! requests.
 
 use super::description::keys_at;
 use super::key_specs::key_flags;
