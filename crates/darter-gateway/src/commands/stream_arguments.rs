@@ -4,6 +4,8 @@ use crate::call::Call;
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
 use crate::keyspace::{NewId, StreamId, Trim, TrimTo};
 use crate::number;
+#[cfg(feature = "scripts")]
+use crate::request::Arguments;
 
 /// Most bytes of an id in a request.
 const ID_BYTES_MAX: usize = 127;
@@ -77,6 +79,14 @@ pub(super) fn ids_from(call: &Call<'_>, at: usize) -> Result<Vec<StreamId>, Faul
 pub(super) fn count(text: &[u8]) -> Result<usize, Fault> {
     let count = number::integer(text).ok_or(NO_INTEGER)?.max(0);
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
+}
+
+/// Returns whether a request reads streams and may wait.
+#[cfg(feature = "scripts")]
+pub(super) fn waits(args: &Arguments<'_>) -> bool {
+    let reads = [&b"xread"[..], b"xreadgroup"].iter().any(|name| args.get(0).eq_ignore_ascii_case(name));
+    let mut options = args.from(1).take_while(|word| !word.eq_ignore_ascii_case(b"streams"));
+    reads && options.any(|word| word.eq_ignore_ascii_case(b"block"))
 }
 
 /// The arguments of `XADD` and `XTRIM` after the key.

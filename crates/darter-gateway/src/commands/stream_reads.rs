@@ -172,14 +172,6 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Returns whether a request reads streams and may wait.
-#[cfg(feature = "scripts")]
-pub(super) fn waits(args: &Arguments<'_>) -> bool {
-    let reads = [&b"xread"[..], b"xreadgroup"].iter().any(|name| args.get(0).eq_ignore_ascii_case(name));
-    let mut options = args.from(1).take_while(|word| !word.eq_ignore_ascii_case(b"streams"));
-    reads && options.any(|word| word.eq_ignore_ascii_case(b"block"))
-}
-
 /// Ends the reply of a read of `count` streams, which begins at a position.
 pub(super) fn end_streams(reply: &mut Reply<'_>, position: usize, count: usize) {
     if reply.is_resp3() {

@@ -435,7 +435,7 @@ pub(super) async fn run_from_script(call: &mut Call<'_>, purpose: Purpose) -> Re
         Some(command) if command.is("noscript") || is_excluded(command.id) => {
             "ERR This Redis command is not allowed from script"
         }
-        Some(_) if super::stream_reads::waits(&call.args) => {
+        Some(_) if super::stream_arguments::waits(&call.args) => {
             let name = String::from_utf8_lossy(call.args.get(0));
             let refused = format!("ERR {name} command is not allowed with BLOCK option from scripts");
             call.reply.error(&refused);
