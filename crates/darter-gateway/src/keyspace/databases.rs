@@ -15,9 +15,6 @@ use std::ops::Bound;
 /// The number of databases.
 pub(crate) const DATABASES: u8 = 16;
 
-/// A key with the number of its database.
-pub(crate) type Scoped = (u8, Vec<u8>);
-
 fn space_of(database: u8) -> KeySpace {
     if database == 0 { KeySpace::Gateway } else { KeySpace::Database(database) }
 }

@@ -38,6 +38,7 @@ mod members;
 mod order;
 mod packed;
 mod retries;
+mod scoped;
 mod small;
 #[cfg(test)]
 mod small_crossings;
@@ -51,7 +52,7 @@ mod users;
 mod walk;
 
 pub(super) use aggregate::Aggregate;
-pub(super) use databases::{DATABASES, Scoped, is_place_of_head, place_in_index};
+pub(super) use databases::{DATABASES, is_place_of_head, place_in_index};
 pub(super) use drafts::Draft;
 pub(super) use expiry::{Census, Expiry, Stepped};
 pub(super) use gateways::GatewayRecord;
@@ -64,6 +65,7 @@ pub(super) use members::{Member, Ranks};
 pub(super) use order::{record_of_score, score_of_record};
 pub(super) use packed::{Packed, Tally};
 pub(super) use retries::Retries;
+pub(super) use scoped::Scoped;
 pub(super) use small::Taken;
 pub(super) use streams::{
     Added, Consumer, Entry as StreamEntry, Group, NewId, Pending, PendingEdit, PendingWalk, Stream, StreamId,
