@@ -72,8 +72,13 @@ fn counts_on_one_thread_are_repeatable() {
         for (kind, cost) in &one.kinds {
             assert_eq!(cost.ops, other.kinds[kind].ops);
         }
-        assert_eq!(one.round_trips_per_op, other.round_trips_per_op);
-        assert_eq!(one.verbs_per_op, other.verbs_per_op);
+        // The epoch of the pool moves by time, which costs a few round trips in thousands of operations.
+        let are_close = |one: Option<f64>, other: Option<f64>| match (one, other) {
+            (Some(one), Some(other)) => (one - other).abs() < 0.002,
+            (one, other) => one == other,
+        };
+        assert!(are_close(one.round_trips_per_op, other.round_trips_per_op), "{one:?}\n{other:?}");
+        assert!(are_close(one.verbs_per_op, other.verbs_per_op), "{one:?}\n{other:?}");
     }
 }
 
