@@ -2,7 +2,7 @@
 
 use crate::blocking::until_waiting;
 use crate::differential::{agree, shown};
-use crate::door::{Door, Reply, request};
+use crate::door::{Door, Reply, has_transactions, request};
 use crate::overlapping::{flushing, overlapping, pipeline};
 use crate::several_keys::two_doors;
 use rand::seq::IndexedRandom;
@@ -97,6 +97,9 @@ fn bulk(reply: Reply) -> Option<Vec<u8>> {
 #[test]
 fn elements_pushed_and_popped_in_runs_are_neither_lost_nor_doubled() {
     const PUSHED: usize = 100;
+    if !has_transactions() {
+        return; // without them, a list must fit into its head
+    }
     let doors = two_doors(&crate::door::store("mem:128M"));
     let (pushing, popped) = (AtomicUsize::new(2), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
