@@ -1,6 +1,6 @@
 """RQ: of the jobs of a killed worker only the one in progress is left, and can be put back."""
 
-from common import HOST, PORT, expect, killed_half_way, start, until
+from common import HOST, PORT, expect, killed_half_way, start, until, url
 from redis import Redis
 from rq import Queue
 from rq.registry import StartedJobRegistry
@@ -16,8 +16,6 @@ def done():
 
 
 def worker():
-    from common import url
-
     return start("rq.cli", "worker", "--url", url(), "--quiet", "-w", "rq.SimpleWorker", "numbers")
 
 
