@@ -6,7 +6,7 @@
 //! large for a transaction, the requests are executed one by one.
 
 use super::transactions::{Body, is_too_large, once, run_one};
-use super::{admit, notifying, publishing};
+use super::{admit, notifying, wake};
 use crate::call::{Call, Client};
 use crate::conflicts::are_executed_at_once;
 use crate::fault::Fault;
@@ -115,12 +115,9 @@ pub(crate) async fn execute_run<'r>(
         }
         Ok(if call.keys.is_changing() { Body::Done } else { Body::Abandoned })
     };
-    let done = once(call, &BTreeSet::new(), 0, &mut body).await;
-    call.keys.unheld();
-    call.keys.roll_back();
+    let done = once(call, &mut BTreeSet::new(), 0, &mut body).await;
     drop(guard);
     if !matches!(done, Ok(true)) {
-        call.client.published.take();
         call.reply.take_back(start);
         let fault = done.err().filter(|fault| !is_without_effect(fault))?;
         // Whether the changes have taken effect is not known.
@@ -131,10 +128,12 @@ pub(crate) async fn execute_run<'r>(
         }
         return Some(run);
     }
-    publishing::send(call).await;
     call.keys.changed.clear();
-    if call.shared.waiting.is_any() {
-        call.shared.waiting.added(&(call.client.database, key.to_vec()), &call.shared.peers);
+    if call.shared.waiting.is_any()
+        && let Some((command, args, _)) = run.first()
+    {
+        // All have changed the same key.
+        wake(&mut of(call, *args), command);
     }
     for (command, args, _) in &run {
         call.client.info.did(command, args, call.client.is_resp3);

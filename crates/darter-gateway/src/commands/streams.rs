@@ -6,7 +6,7 @@ use super::stream_arguments::{Adding, id, ids_from};
 use super::transactions::within;
 use crate::call::{Call, wrong_arity};
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
-use crate::keyspace::{Added, InPlace, NewId, StreamId, StreamWalk, body_of};
+use crate::keyspace::{Added, InPlace, NewId, OpenStream, StreamId, StreamWalk, body_of};
 use crate::number;
 
 /// `XADD key [NOMKSTREAM] [MAXLEN|MINID [=|~] threshold [LIMIT count]] *|id field value…`.
@@ -76,6 +76,23 @@ pub(super) fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
+/// Removes entries of the stream that the first argument names, in a transaction. `remove` returns their
+/// number.
+async fn remove_within(
+    call: &mut Call<'_>,
+    remove: impl AsyncFn(&mut Call<'_>, &mut OpenStream) -> Result<u64, Fault>,
+) -> Result<u64, Fault> {
+    let mut removed = 0;
+    within(call, async |call| {
+        removed = 0;
+        let Some(mut open) = call.keys.open_stream(call.args.get(1), false).await? else { return Ok(()) };
+        removed = remove(call, &mut open).await?;
+        if removed > 0 { call.keys.close_stream(open).await } else { Ok(()) }
+    })
+    .await?;
+    Ok(removed)
+}
+
 /// `XDEL key id…`.
 pub(super) async fn xdel(call: &mut Call<'_>) -> Result<(), Fault> {
     let key = call.args.get(1);
@@ -85,19 +102,12 @@ pub(super) async fn xdel(call: &mut Call<'_>) -> Result<(), Fault> {
         return Ok(());
     }
     let ids = ids_from(call, 2)?;
-    let mut deleted = 0;
-    match call.keys.delete_in_place(key, &ids).await? {
-        InPlace::Done(done) => deleted = done,
+    let deleted = match call.keys.delete_in_place(key, &ids).await? {
+        InPlace::Done(deleted) => deleted,
         InPlace::Several => {
-            within(call, async |call| {
-                deleted = 0;
-                let Some(mut open) = call.keys.open_stream(key, false).await? else { return Ok(()) };
-                deleted = call.keys.delete_from_stream(&mut open, &ids).await?;
-                if deleted > 0 { call.keys.close_stream(open).await } else { Ok(()) }
-            })
-            .await?;
+            remove_within(call, async |call, open| call.keys.delete_from_stream(open, &ids).await).await?
         }
-    }
+    };
     call.reply.integer(signed(deleted));
     Ok(())
 }
@@ -107,19 +117,12 @@ pub(super) async fn xtrim(call: &mut Call<'_>) -> Result<(), Fault> {
     let key = call.args.get(1);
     let adding = Adding::parse(call, false)?;
     let Some(trim) = adding.trim else { return Err(SYNTAX) };
-    let mut trimmed = 0;
-    match call.keys.trim_in_place(key, &trim).await? {
-        InPlace::Done(done) => trimmed = done,
+    let trimmed = match call.keys.trim_in_place(key, &trim).await? {
+        InPlace::Done(trimmed) => trimmed,
         InPlace::Several => {
-            within(call, async |call| {
-                trimmed = 0;
-                let Some(mut open) = call.keys.open_stream(key, false).await? else { return Ok(()) };
-                trimmed = call.keys.trim_stream(&mut open, &trim).await?;
-                if trimmed > 0 { call.keys.close_stream(open).await } else { Ok(()) }
-            })
-            .await?;
+            remove_within(call, async |call, open| call.keys.trim_stream(open, &trim).await).await?
         }
-    }
+    };
     call.reply.integer(signed(trimmed));
     Ok(())
 }

@@ -322,15 +322,10 @@ async fn repeatedly(
     let (start, mut retries, mut attempt) = (call.reply.position(), Retries::default(), 0_u16);
     let database = call.client.database;
     loop {
-        let run = once(call, &held, attempt, &mut body).await;
-        held.extend(call.keys.unheld());
-        call.keys.roll_back();
+        let run = once(call, &mut held, attempt, &mut body).await;
         if matches!(run, Ok(true)) {
-            publishing::send(call).await;
             return Ok(());
         }
-        // It will not take effect, at least not in this run.
-        call.client.published.take();
         call.select(database)?;
         run?;
         call.reply.take_back(start);
@@ -343,8 +338,27 @@ async fn repeatedly(
     }
 }
 
-/// Runs a transaction once. Returns false if another client has changed a key in between.
+/// Runs a transaction once, and then sends what it has published. Returns false if another client has
+/// changed a key in between; then `held` has the keys that the next run needs.
 pub(super) async fn once(
+    call: &mut Call<'_>,
+    held: &mut BTreeSet<Scoped>,
+    attempt: u16,
+    body: &mut impl AsyncFnMut(&mut Call<'_>) -> Result<Body, Fault>,
+) -> Result<bool, Fault> {
+    let run = run_and_commit(call, held, attempt, body).await;
+    held.extend(call.keys.unheld());
+    call.keys.roll_back();
+    if matches!(run, Ok(true)) {
+        publishing::send(call).await;
+    } else {
+        // It will not take effect, at least not in this run.
+        call.client.published.take();
+    }
+    run
+}
+
+async fn run_and_commit(
     call: &mut Call<'_>,
     held: &BTreeSet<Scoped>,
     attempt: u16,

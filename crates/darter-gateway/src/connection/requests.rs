@@ -97,7 +97,7 @@ impl Connection {
         let mut began = clock.read_at;
         let (mut number, mut outcome) = (0, Ok(()));
         let mut conflicts = Conflicts::default();
-        // The requests before this one are not a run, or not one that can be executed.
+        // Requests before this one are not tried as a run again.
         let mut run_from = 0;
         while number < pipeline.len() {
             let run = if number < run_from { 0 } else { self.run_length(worker, pipeline, number) };

@@ -68,8 +68,8 @@ pub(super) use retries::Retries;
 pub(super) use scoped::Scoped;
 pub(super) use small::Taken;
 pub(super) use streams::{
-    Added, Consumer, Entry as StreamEntry, Group, NewId, Pending, PendingEdit, PendingWalk, Stream, StreamId,
-    StreamWalk, Trim, TrimTo, body_of,
+    Added, Consumer, Entry as StreamEntry, Group, NewId, OpenStream, Pending, PendingEdit, PendingWalk,
+    Stream, StreamId, StreamWalk, Trim, TrimTo, body_of,
 };
 pub(super) use sweep::FORGOTTEN_MS;
 pub(super) use transfer::{Destination, Transferred};

@@ -1,13 +1,9 @@
 //! Users and what they may do: `ACL`, compared with redis-server, and at all gateways of a pool.
 
-use crate::door::{Client, Door, LONG, Redis, Reply, has_transactions};
+use crate::door::{Client, Door, LONG, Redis, Reply, has_transactions, ok};
 use crate::peers::Pool;
 use darter_gateway::GatewayOptions;
 use std::time::{Duration, Instant};
-
-fn ok() -> Reply {
-    Reply::Simple("OK".to_owned())
-}
 
 /// Requests of a client that may do everything (`a`) and of one that becomes other users (`b`).
 const LINES: &[&str] = &[

@@ -1,6 +1,6 @@
 //! Commands that wait for elements: `BLPOP` and others, within one gateway and through several.
 
-use crate::door::{Client, Door, Reply, has_transactions, request};
+use crate::door::{Client, Door, Reply, bulks, error, has_transactions, request};
 use crate::peers::Pool;
 use crate::several_keys::two_doors;
 use crate::transactions::transact;
@@ -23,22 +23,11 @@ pub fn until_waiting(client: &mut Client, count: usize) {
     panic!("{count} clients do not wait");
 }
 
-fn strings(words: &[&str]) -> Reply {
-    Reply::Array(words.iter().copied().map(Reply::bulk).collect())
-}
-
 /// A client that has sent a request.
 pub fn asking(door: &Door, line: &str) -> Client {
     let mut client = door.client();
     client.send(&request(&line.split(' ').collect::<Vec<_>>()));
     client
-}
-
-fn error(reply: Reply) -> String {
-    match reply {
-        Reply::Error(text) => text,
-        other => panic!("not an error: {other:?}"),
-    }
 }
 
 #[test]
@@ -47,20 +36,20 @@ fn elements_that_are_there_are_returned_at_once() {
     let mut client = door.client();
     client.say("rpush l a b c d e f");
     client.say("zadd z 1 m 2 n 3 o 4 p");
-    assert_eq!(client.say("blpop none l 0"), strings(&["l", "a"]));
-    assert_eq!(client.say("brpop l none 0.5"), strings(&["l", "f"]));
+    assert_eq!(client.say("blpop none l 0"), bulks(&["l", "a"]));
+    assert_eq!(client.say("brpop l none 0.5"), bulks(&["l", "f"]));
     assert_eq!(
         client.say("blmpop 0 2 none l right count 2"),
-        Reply::Array(vec![Reply::bulk("l"), strings(&["e", "d"])])
+        Reply::Array(vec![Reply::bulk("l"), bulks(&["e", "d"])])
     );
     assert_eq!(client.say("blmove l l left right 0"), Reply::bulk("b"));
     if has_transactions() {
         assert_eq!(client.say("brpoplpush l m 0"), Reply::bulk("b"));
-        assert_eq!(client.say("blpop m 0"), strings(&["m", "b"]));
+        assert_eq!(client.say("blpop m 0"), bulks(&["m", "b"]));
     }
-    assert_eq!(client.say("bzpopmin none z 0"), strings(&["z", "m", "1"]));
-    assert_eq!(client.say("bzpopmax z 0"), strings(&["z", "p", "4"]));
-    let both = Reply::Array(vec![strings(&["n", "2"]), strings(&["o", "3"])]);
+    assert_eq!(client.say("bzpopmin none z 0"), bulks(&["z", "m", "1"]));
+    assert_eq!(client.say("bzpopmax z 0"), bulks(&["z", "p", "4"]));
+    let both = Reply::Array(vec![bulks(&["n", "2"]), bulks(&["o", "3"])]);
     assert_eq!(client.say("bzmpop 0 1 z min count 9"), Reply::Array(vec![Reply::bulk("z"), both]));
     for line in [
         "blpop l",
@@ -117,32 +106,32 @@ fn everything_that_adds_elements_wakes_a_client() {
     let door = Door::open();
     let mut client = door.client();
     for (wait, add, expected) in [
-        ("blpop l 0", &["rpush l a"][..], strings(&["l", "a"])),
-        ("brpop x l 0", &["lpush l a b"], strings(&["l", "a"])),
-        ("blpop l 0", &["rpush s a", "rename s l"], strings(&["l", "a"])),
-        ("blpop l 0", &["rpush s a", "copy s l"], strings(&["l", "a"])),
-        ("blpop l 0", &["rpush s a", "lmove s l left left"], strings(&["l", "a"])),
-        ("blpop l 0", &["rpush s a", "rpoplpush s l"], strings(&["l", "a"])),
-        ("blpop l 0", &["rpush s b a", "sort s alpha store l"], strings(&["l", "a"])),
-        ("blpop l 0", &["multi", "sadd s b a", "sort s alpha store l", "exec"], strings(&["l", "a"])),
-        ("bzpopmin z 0", &["sadd s m", "zunionstore z 1 s"], strings(&["z", "m", "1"])),
-        ("bzpopmin z 0", &["zadd s 2 m", "zrangestore z s 0 -1"], strings(&["z", "m", "2"])),
-        ("bzpopmin z 0", &["multi", "sadd s m", "zunionstore z 1 s", "exec"], strings(&["z", "m", "1"])),
+        ("blpop l 0", &["rpush l a"][..], bulks(&["l", "a"])),
+        ("brpop x l 0", &["lpush l a b"], bulks(&["l", "a"])),
+        ("blpop l 0", &["rpush s a", "rename s l"], bulks(&["l", "a"])),
+        ("blpop l 0", &["rpush s a", "copy s l"], bulks(&["l", "a"])),
+        ("blpop l 0", &["rpush s a", "lmove s l left left"], bulks(&["l", "a"])),
+        ("blpop l 0", &["rpush s a", "rpoplpush s l"], bulks(&["l", "a"])),
+        ("blpop l 0", &["rpush s b a", "sort s alpha store l"], bulks(&["l", "a"])),
+        ("blpop l 0", &["multi", "sadd s b a", "sort s alpha store l", "exec"], bulks(&["l", "a"])),
+        ("bzpopmin z 0", &["sadd s m", "zunionstore z 1 s"], bulks(&["z", "m", "1"])),
+        ("bzpopmin z 0", &["zadd s 2 m", "zrangestore z s 0 -1"], bulks(&["z", "m", "2"])),
+        ("bzpopmin z 0", &["multi", "sadd s m", "zunionstore z 1 s", "exec"], bulks(&["z", "m", "1"])),
         ("blmove l m left left 0", &["rpush l a"], Reply::bulk("a")),
         (
             "blmpop 0 2 x l left count 5",
             &["rpush l a b"],
-            Reply::Array(vec![Reply::bulk("l"), strings(&["a", "b"])]),
+            Reply::Array(vec![Reply::bulk("l"), bulks(&["a", "b"])]),
         ),
-        ("blpop l 0", &["eval redis.call('rpush','l','a') 0"], strings(&["l", "a"])),
-        ("blpop l 0", &["multi", "rpush l a", "exec"], strings(&["l", "a"])),
-        ("blpop l 0", &["multi", "rpush l a", "del l", "rpush l b", "exec"], strings(&["l", "b"])),
-        ("bzpopmin z 0", &["zadd z 2 n 1 m"], strings(&["z", "m", "1"])),
-        ("bzpopmax z 0", &["zincrby z 2 n"], strings(&["z", "n", "2"])),
+        ("blpop l 0", &["eval redis.call('rpush','l','a') 0"], bulks(&["l", "a"])),
+        ("blpop l 0", &["multi", "rpush l a", "exec"], bulks(&["l", "a"])),
+        ("blpop l 0", &["multi", "rpush l a", "del l", "rpush l b", "exec"], bulks(&["l", "b"])),
+        ("bzpopmin z 0", &["zadd z 2 n 1 m"], bulks(&["z", "m", "1"])),
+        ("bzpopmax z 0", &["zincrby z 2 n"], bulks(&["z", "n", "2"])),
         (
             "bzmpop 0 1 z max",
             &["zadd s 1 m", "rename s z"],
-            Reply::Array(vec![Reply::bulk("z"), Reply::Array(vec![strings(&["m", "1"])])]),
+            Reply::Array(vec![Reply::bulk("z"), Reply::Array(vec![bulks(&["m", "1"])])]),
         ),
     ] {
         if !has_transactions() && (wait.starts_with("blmove") || add.len() > 1 || add[0].starts_with("eval"))
@@ -175,7 +164,7 @@ fn a_blocked_move_feeds_the_next_client() {
     client.say("rpush a x");
     assert_eq!(first.reply(), Reply::bulk("x"));
     assert_eq!(middle.reply(), Reply::bulk("x"));
-    assert_eq!(last.reply(), strings(&["c", "x"]));
+    assert_eq!(last.reply(), bulks(&["c", "x"]));
     assert_eq!(client.say("exists a b c"), Reply::Integer(0));
 }
 
@@ -190,9 +179,9 @@ fn clients_are_served_in_the_order_in_which_they_came() {
     }
     // One by one, and several at a time.
     client.say("rpush l 0");
-    assert_eq!(waiting[0].reply(), strings(&["l", "0"]));
+    assert_eq!(waiting[0].reply(), bulks(&["l", "0"]));
     client.say("rpush l 1");
-    assert_eq!(waiting[1].reply(), strings(&["l", "1"]));
+    assert_eq!(waiting[1].reply(), bulks(&["l", "1"]));
     client.say("rpush l 2 3 4 5");
     let mut served: Vec<Vec<u8>> =
         waiting[2..].iter_mut().map(|client| client.reply().array().pop().unwrap().bytes()).collect();
@@ -219,7 +208,7 @@ fn a_client_that_goes_lets_the_next_one_have_its_turn() {
     assert_eq!(client.say(&format!("client kill id {killed_id}")), Reply::Integer(1));
     until_waiting(&mut client, 1);
     client.say("rpush l a");
-    assert_eq!(next.reply(), strings(&["l", "a"]));
+    assert_eq!(next.reply(), bulks(&["l", "a"]));
     assert!(killed.try_reply().is_none());
     assert_eq!(client.say("llen l"), Reply::Integer(0));
 }
@@ -262,7 +251,7 @@ fn requests_after_a_blocked_one_wait_for_it() {
     waiting.send(&request(&["echo", &"x".repeat(100_000)]));
     assert_eq!(client.say("get a"), Reply::bulk("1"));
     client.say("lpush l x");
-    assert_eq!(waiting.reply(), strings(&["l", "x"]));
+    assert_eq!(waiting.reply(), bulks(&["l", "x"]));
     assert_eq!(waiting.reply(), Reply::Integer(2));
     assert_eq!(waiting.reply(), Reply::Null);
     assert_eq!(waiting.reply(), Reply::bulk("2"));
@@ -283,7 +272,7 @@ fn a_key_of_another_type_wakes_no_client() {
     until_waiting(&mut client, 1);
     client.say("del l");
     client.say("rpush l a");
-    assert_eq!(waiting.reply(), strings(&["l", "a"]));
+    assert_eq!(waiting.reply(), bulks(&["l", "a"]));
     if has_transactions() {
         client.say("set to x");
         let mut waiting = asking(&door, "blmove l to left left 0");
@@ -352,7 +341,7 @@ fn a_connected_gateway_tells_of_new_elements() {
         let mut waiting = asking(&doors[round % 2], "blpop x l 0");
         until_waiting(&mut clients[round % 2], 1);
         clients[(round + 1) % 2].say(&format!("rpush l {round}"));
-        assert_eq!(waiting.reply(), strings(&["l", &round.to_string()]));
+        assert_eq!(waiting.reply(), bulks(&["l", &round.to_string()]));
     }
     if has_transactions() {
         for add in [
@@ -365,7 +354,7 @@ fn a_connected_gateway_tells_of_new_elements() {
             for line in add {
                 clients[1].say(line);
             }
-            assert_eq!(waiting.reply(), strings(&["l", "a"]));
+            assert_eq!(waiting.reply(), bulks(&["l", "a"]));
         }
     }
 }

@@ -1,14 +1,10 @@
 //! The `CLIENT` family, `MONITOR` and `LATENCY`.
 
-use crate::door::{Client, Door, LONG, Redis, Reply, index};
+use crate::door::{Client, Door, LONG, Redis, Reply, index, ok};
 use crate::pubsub::transcript;
 use darter::IndexKind;
 use darter_gateway::GatewayOptions;
 use std::time::{Duration, Instant};
-
-fn ok() -> Reply {
-    Reply::Simple("OK".to_owned())
-}
 
 #[test]
 fn replies_are_left_out_as_redis_leaves_them_out() {

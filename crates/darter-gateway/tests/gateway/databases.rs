@@ -1,14 +1,10 @@
 //! The databases 0 to 15: separate keys for everything that works on keys.
 
-use crate::door::{Client, Door, Redis, Reply, has_transactions};
+use crate::door::{Client, Door, Redis, Reply, has_transactions, ok};
 use crate::peers::Pool;
 use darter_gateway::{Database, GatewayOptions};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-
-fn ok() -> Reply {
-    Reply::Simple("OK".to_owned())
-}
 
 /// Requests about every type of key in several databases.
 const LINES: &[&str] = &[

@@ -170,6 +170,31 @@ impl Reply {
     }
 }
 
+/// The reply of commands that only succeed.
+pub fn ok() -> Reply {
+    Reply::Simple("OK".to_owned())
+}
+
+/// An array of texts.
+pub fn bulks(words: &[&str]) -> Reply {
+    Reply::Array(words.iter().copied().map(Reply::bulk).collect())
+}
+
+/// Returns the text of an error.
+pub fn error(reply: Reply) -> String {
+    match reply {
+        Reply::Error(text) => text,
+        other => panic!("not an error: {:.200}", format!("{other:?}")),
+    }
+}
+
+pub fn integer(reply: Reply) -> i64 {
+    match reply {
+        Reply::Integer(number) => number,
+        other => panic!("not an integer: {other:?}"),
+    }
+}
+
 /// A blocking client.
 pub struct Client {
     pub reader: BufReader<TcpStream>,

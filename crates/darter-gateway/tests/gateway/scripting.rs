@@ -1,26 +1,11 @@
 //! Lua scripts and functions: what they may use, how they are stopped, and that each is one
 //! transaction. `scripts_alike.rs` compares their replies with those of Redis.
 
-use crate::door::{Client, Door, LONG, Reply, index, store};
+use crate::door::{Client, Door, LONG, Reply, bulks, error, index, ok, store};
 use darter::IndexKind;
 use darter_gateway::GatewayOptions;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-fn error(reply: Reply) -> String {
-    match reply {
-        Reply::Error(text) => text,
-        other => panic!("not an error: {:.200}", format!("{other:?}")),
-    }
-}
-
-fn ok() -> Reply {
-    Reply::Simple("OK".to_owned())
-}
-
-fn bulks(words: &[&str]) -> Reply {
-    Reply::Array(words.iter().map(|word| Reply::bulk(word)).collect())
-}
 
 /// Returns whether the index has no scripts.
 fn is_without() -> bool {
@@ -142,7 +127,7 @@ fn undeclared_keys_of_all_types_are_used() {
     }
 }
 
-/// Programs look for keys in scripts, such as Dramatiq for the messages of workers that have died.
+/// Programs search for keys in scripts, such as Dramatiq for the messages of workers that have died.
 #[test]
 fn scripts_find_keys_as_they_have_changed_them() {
     if is_without() {

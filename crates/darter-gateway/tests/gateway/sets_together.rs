@@ -5,7 +5,7 @@ use crate::aggregates::{Process, elements_left, write_beside_removals};
 use crate::at_one_moment::meanwhile;
 use crate::door::{Client, Door, Reply, has_transactions, request};
 use crate::sets::{Names, ask, fill, integer, names};
-use crate::several_keys::{kill_amid, pool_in_a_file, two_doors};
+use crate::several_keys::{by_four_clients, kill_amid, pool_in_a_file, two_doors};
 use crate::transactions::transact;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -105,21 +105,12 @@ fn a_set_that_becomes_large_keeps_all_that_clients_add() {
     const EACH: usize = 60;
     let store = crate::door::store("mem:128M");
     let doors = two_doors(&store);
-    std::thread::scope(|scope| {
-        for thread in 0..4 {
-            let door = &doors[thread % 2];
-            scope.spawn(move || {
-                let mut client = door.client();
-                for round in 0..ROUNDS {
-                    for number in 0..EACH {
-                        let added =
-                            client.say(&format!("sadd set:{round} {thread}:{number} {thread}:x{number}"));
-                        assert_eq!(added, Reply::Integer(2));
-                        let there = client.say(&format!("sismember set:{round} {thread}:{number}"));
-                        assert_eq!(there, Reply::Integer(1));
-                    }
-                }
-            });
+    by_four_clients(&doors, |client, thread| {
+        for (round, number) in (0..ROUNDS).flat_map(|round| (0..EACH).map(move |number| (round, number))) {
+            let added = client.say(&format!("sadd set:{round} {thread}:{number} {thread}:x{number}"));
+            assert_eq!(added, Reply::Integer(2));
+            let there = client.say(&format!("sismember set:{round} {thread}:{number}"));
+            assert_eq!(there, Reply::Integer(1));
         }
     });
     let mut client = doors[1].client();

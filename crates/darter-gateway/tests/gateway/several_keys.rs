@@ -2,7 +2,7 @@
 //! `COPY`.
 
 use crate::aggregates::Process;
-use crate::door::{Client, Door, Reply, index, request};
+use crate::door::{Client, Door, Reply, index, integer, request};
 use darter::{IndexKind, Store};
 use darter_gateway::GatewayOptions;
 use rand::{RngExt, SeedableRng};
@@ -15,11 +15,14 @@ pub fn two_doors(store: &Store) -> [Door; 2] {
     [(); 2].map(|()| Door::of(store.clone(), GatewayOptions::default()))
 }
 
-fn integer(reply: Reply) -> i64 {
-    match reply {
-        Reply::Integer(number) => number,
-        other => panic!("not an integer: {other:?}"),
-    }
+/// Runs the same actions at the same time in four clients, two at each gateway, with their numbers.
+pub fn by_four_clients(doors: &[Door; 2], act: impl Fn(&mut Client, usize) + Sync) {
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (door, act) = (&doors[thread % 2], &act);
+            scope.spawn(move || act(&mut door.client(), thread));
+        }
+    });
 }
 
 /// Runs the same actions in four clients, two at each gateway, in every round. Each client gets the
@@ -32,15 +35,9 @@ fn race(
 ) -> Vec<i64> {
     let start = Barrier::new(4);
     let sums: Vec<_> = (0..rounds).map(|_| AtomicI64::new(0)).collect();
-    std::thread::scope(|scope| {
-        for thread in 0..4 {
-            let (door, sums, start, act) = (&doors[thread % 2], &sums, &start, &act);
-            scope.spawn(move || {
-                let mut client = door.client();
-                for (round, sum) in sums.iter().enumerate() {
-                    sum.fetch_add(act(&mut client, start, round, thread), Ordering::Relaxed);
-                }
-            });
+    by_four_clients(doors, |client, thread| {
+        for (round, sum) in sums.iter().enumerate() {
+            sum.fetch_add(act(client, &start, round, thread), Ordering::Relaxed);
         }
     });
     sums.into_iter().map(AtomicI64::into_inner).collect()

@@ -1,7 +1,7 @@
 //! Commands that clients and tools need in addition to data commands: their replies, and whether
 //! these are true.
 
-use crate::door::{Client, Door, Redis, Reply};
+use crate::door::{Client, Door, Redis, Reply, integer};
 
 fn text(reply: Reply) -> String {
     match reply {
@@ -13,13 +13,6 @@ fn text(reply: Reply) -> String {
 
 fn words(reply: Reply) -> Vec<String> {
     reply.array().into_iter().map(text).collect()
-}
-
-fn integer(reply: Reply) -> i64 {
-    match reply {
-        Reply::Integer(number) => number,
-        other => panic!("not an integer: {other:?}"),
-    }
 }
 
 #[test]

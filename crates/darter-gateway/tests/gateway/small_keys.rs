@@ -3,7 +3,7 @@
 
 use crate::door::{Client, Door, Reply, has_transactions};
 use crate::sets::{ask, integer, names};
-use crate::several_keys::two_doors;
+use crate::several_keys::{by_four_clients, two_doors};
 use crate::transactions::transact;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -432,23 +432,14 @@ fn a_key_that_becomes_large_keeps_all_that_clients_add() {
     const ROUNDS: usize = 12;
     const EACH: usize = 40;
     let doors = two_doors(&crate::door::store("mem:128M"));
-    std::thread::scope(|scope| {
-        for thread in 0..4 {
-            let door = &doors[thread % 2];
-            scope.spawn(move || {
-                let mut client = door.client();
-                for round in 0..ROUNDS {
-                    for number in 0..EACH {
-                        let field = format!("hset h:{round} {thread}:{number} v {thread}:x{number} w");
-                        assert_eq!(client.say(&field), Reply::Integer(2));
-                        client.say(&format!("hincrby h:{round} sum 1"));
-                        let member =
-                            format!("zadd z:{round} {number} {thread}:{number} 5 {thread}:x{number}");
-                        assert_eq!(client.say(&member), Reply::Integer(2));
-                        client.say(&format!("zincrby z:{round} 1 sum"));
-                    }
-                }
-            });
+    by_four_clients(&doors, |client, thread| {
+        for (round, number) in (0..ROUNDS).flat_map(|round| (0..EACH).map(move |number| (round, number))) {
+            let field = format!("hset h:{round} {thread}:{number} v {thread}:x{number} w");
+            assert_eq!(client.say(&field), Reply::Integer(2));
+            client.say(&format!("hincrby h:{round} sum 1"));
+            let member = format!("zadd z:{round} {number} {thread}:{number} 5 {thread}:x{number}");
+            assert_eq!(client.say(&member), Reply::Integer(2));
+            client.say(&format!("zincrby z:{round} 1 sum"));
         }
     });
     let mut client = doors[1].client();

@@ -1,22 +1,11 @@
 //! Consumer groups of streams, as clients see them.
 
-use crate::door::{Client, Door, Reply, has_transactions};
+use crate::door::{Client, Door, Reply, error, has_transactions, ok};
 use crate::streams::{ids, names};
 use crate::transactions::transact;
 
 fn text(reply: Reply) -> String {
     String::from_utf8(reply.bytes()).unwrap()
-}
-
-fn error(reply: Reply) -> String {
-    match reply {
-        Reply::Error(text) => text,
-        other => panic!("not an error: {other:?}"),
-    }
-}
-
-fn ok() -> Reply {
-    Reply::Simple("OK".to_owned())
 }
 
 /// The ids that a read of one stream returns.

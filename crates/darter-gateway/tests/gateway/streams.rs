@@ -1,6 +1,6 @@
 //! The entries of streams, as clients see them.
 
-use crate::door::{Client, Door, Reply, has_transactions, request};
+use crate::door::{Client, Door, Reply, error, has_transactions, request};
 use crate::lists::integer;
 use crate::transactions::transact;
 use std::ops::RangeInclusive;
@@ -30,13 +30,6 @@ fn add(client: &mut Client, key: &str, count: usize) {
     for number in 1..=count {
         let id = format!("{number}-0");
         assert_eq!(client.say(&format!("xadd {key} {id} f v")), Reply::bulk(&id));
-    }
-}
-
-fn error(reply: Reply) -> String {
-    match reply {
-        Reply::Error(text) => text,
-        other => panic!("not an error: {other:?}"),
     }
 }
 

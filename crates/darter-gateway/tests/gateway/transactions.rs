@@ -1,23 +1,12 @@
 //! `MULTI`, `EXEC`, `DISCARD`, `WATCH` and `UNWATCH`. Over DART, which has no transactions, a `MULTI`
 //! and everything up to its end are rejected.
 
-use crate::door::{Client, Door, Reply, index, request};
+use crate::door::{Client, Door, Reply, error, index, ok, request};
 use darter::IndexKind;
 use darter_gateway::GatewayOptions;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-
-fn error(reply: Reply) -> String {
-    match reply {
-        Reply::Error(text) => text,
-        other => panic!("not an error: {other:?}"),
-    }
-}
-
-fn ok() -> Reply {
-    Reply::Simple("OK".to_owned())
-}
 
 fn queued() -> Reply {
     Reply::Simple("QUEUED".to_owned())

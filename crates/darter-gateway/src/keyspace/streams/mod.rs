@@ -28,6 +28,7 @@ mod reading;
 mod tests;
 mod varint;
 
+pub(crate) use editing::OpenStream;
 pub(crate) use groups::{Consumer, Group};
 pub(crate) use head::{NewId, Stream, Trim, TrimTo};
 pub(crate) use id::StreamId;
