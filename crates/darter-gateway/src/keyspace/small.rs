@@ -306,27 +306,10 @@ mod tests {
             block_on(keys.set(b"string", b"value", None)).unwrap();
         }
         for kind in KINDS {
+            // Now and then a command also moves the epoch, or asks for a block of memory. The least of some counts is without that.
             let counted = [false, true].map(|is_large| {
-                let name = [b"small", b"large"][usize::from(is_large)];
-                let key = (&name[..], kind);
-                if is_large {
-                    block_on(keys.open(key.0, kind)).unwrap();
-                }
-                block_on(add(&mut keys, key, &[b"one", b"two", b"three"]));
-                let counts = [
-                    round_trips(&mut keys, async |keys| {
-                        assert!(keys.element_of(key, b"one").await.unwrap().is_some());
-                    }),
-                    round_trips(&mut keys, async |keys| read_all(keys, key).await),
-                    round_trips(&mut keys, async |keys| add(keys, key, &[b"new"]).await),
-                    round_trips(&mut keys, async |keys| add(keys, key, &[b"one"]).await),
-                    round_trips(&mut keys, async |keys| add(keys, key, &[b"two", b"four", b"five"]).await),
-                    round_trips(&mut keys, async |keys| {
-                        assert_eq!(keys.remove_elements(key, &[b"one"], true).await.unwrap(), Some(1));
-                    }),
-                ];
-                assert!(block_on(keys.remove(key.0)).unwrap());
-                counts
+                let counts = [(); 5].map(|()| counts(&mut keys, kind, is_large));
+                counts.into_iter().reduce(|least, counts| std::array::from_fn(|i| least[i].min(counts[i]))).unwrap()
             });
             println!("{kind:?}, small and large: one, all, add, change, add three, remove: {counted:?}");
             let [one, all, changes @ ..] = counted[0];
@@ -334,5 +317,29 @@ mod tests {
             // A put of one record takes as many.
             assert!(changes.iter().all(|count| *count <= 3), "{changes:?}");
         }
+    }
+
+    /// The round trips of reading one element, of reading all, and of four changes of a new key, which is removed at the end.
+    fn counts(keys: &mut Keyspace, kind: Kind, is_large: bool) -> [u64; 6] {
+        let name = [b"small", b"large"][usize::from(is_large)];
+        let key = (&name[..], kind);
+        if is_large {
+            block_on(keys.open(key.0, kind)).unwrap();
+        }
+        block_on(add(keys, key, &[b"one", b"two", b"three"]));
+        let counts = [
+            round_trips(keys, async |keys| {
+                assert!(keys.element_of(key, b"one").await.unwrap().is_some());
+            }),
+            round_trips(keys, async |keys| read_all(keys, key).await),
+            round_trips(keys, async |keys| add(keys, key, &[b"new"]).await),
+            round_trips(keys, async |keys| add(keys, key, &[b"one"]).await),
+            round_trips(keys, async |keys| add(keys, key, &[b"two", b"four", b"five"]).await),
+            round_trips(keys, async |keys| {
+                assert_eq!(keys.remove_elements(key, &[b"one"], true).await.unwrap(), Some(1));
+            }),
+        ];
+        assert!(block_on(keys.remove(key.0)).unwrap());
+        counts
     }
 }
