@@ -18,6 +18,7 @@ mod mark;
 mod ordered;
 mod quiver;
 pub mod radix;
+pub mod snapshot;
 
 pub use any::{AnyIndex, IncrementalStats, IndexKind, IndexOptions};
 #[doc(hidden)]

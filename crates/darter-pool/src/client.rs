@@ -17,7 +17,7 @@ use crate::error::PoolError;
 use crate::members::is_live;
 use crate::pool::Pool;
 use crate::process::Process;
-use crate::reclaim::{Leftovers, Reclaimer, Unlinked};
+use crate::reclaim::{Leftovers, Reclaimer, SnapshotId, Unlinked};
 use crate::round_trip::{self, Completed, Swap};
 
 /// One thread's or task's access to a pool.
@@ -230,6 +230,34 @@ impl<F: Fabric> Client<F> {
     #[inline]
     pub async fn pin(&mut self, kind: OpKind) -> Result<Pinned<'_, F>, PoolError> {
         self.link.begin(kind);
+        self.pin_again().await
+    }
+
+    /// Begins an operation that changes keys: pins the client around the operations of the index that
+    /// carry it out. If a snapshot is open ([`Client::open_snapshot`]), the old values of these keys
+    /// must be preserved before they change.
+    ///
+    /// # Errors
+    /// [`PoolError::ChangesHeld`] while a snapshot begins, which takes some milliseconds; and those of
+    /// [`Client::pin`].
+    #[inline]
+    pub async fn pin_for_change(&mut self) -> Result<Pinned<'_, F>, PoolError> {
+        let pinned = self.pin_again().await?;
+        if pinned.pool.process.reclamation.holds_changes() {
+            return Err(PoolError::ChangesHeld);
+        }
+        Ok(pinned)
+    }
+
+    /// Returns the open snapshot, as this process knows it. While the client is pinned for a change,
+    /// that is exact.
+    #[inline]
+    pub fn open_snapshot(&self) -> Option<SnapshotId> {
+        self.pool.process.reclamation.open_snapshot()
+    }
+
+    #[inline]
+    async fn pin_again(&mut self) -> Result<Pinned<'_, F>, PoolError> {
         if !self.reclaimer.is_pinned() {
             if self.reclaimer.count_operation() {
                 // Boxed, so that the future of every operation need not reserve space for it.

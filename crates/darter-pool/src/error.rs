@@ -112,6 +112,38 @@ pub enum PoolError {
          by itself"
     )]
     Evicted,
+    /// A snapshot begins at this moment, and no operation that changes keys may begin.
+    #[error(
+        "a snapshot of the pool begins at this moment; nothing was changed: try again in some milliseconds"
+    )]
+    ChangesHeld,
+    /// There is a snapshot already.
+    #[error(
+        "member {member} (process {pid}) has a snapshot of the pool open, for a backup perhaps; wait until it ends"
+    )]
+    SnapshotTaken {
+        /// Its slot.
+        member: u32,
+        /// Its process id, as it wrote it.
+        pid: u64,
+    },
+    /// A change of very many keys cannot begin while a snapshot is open.
+    #[error(
+        "bulk load: a snapshot of the pool is open, for a backup perhaps; wait until it ends, or store the pairs by \
+         `put_many`"
+    )]
+    SnapshotOpen,
+    /// A snapshot cannot begin, because a member does not end the operations that it has begun.
+    #[error(
+        "the snapshot cannot begin: {0}; let that process continue, or end it, and try again; nothing was changed"
+    )]
+    SnapshotHeldBack(Laggard),
+    /// The snapshot was ended by another member, or by this process.
+    #[error(
+        "the snapshot was given up: the pool has no room for the old values of the keys that change, or its owner \
+         was believed dead; delete something or use a larger pool, and try again"
+    )]
+    SnapshotOver,
     /// Closing found other handles of this process. Dropping the last of them closes the pool.
     #[error("{handles} other pool or client handles of this process are alive; drop them first")]
     StillInUse {

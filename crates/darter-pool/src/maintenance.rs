@@ -8,6 +8,7 @@ use crate::error::PoolError;
 use crate::members::{Adoption, SweepReport};
 use crate::pool::Pool;
 use crate::process::Process;
+use crate::reclaim::{SnapshotId, read_open_snapshot};
 use crate::usage::{PoolUsage, usage};
 
 impl<F: Fabric> Pool<F> {
@@ -129,5 +130,51 @@ impl<F: Fabric> Pool<F> {
         client.flush_magazines();
         let (process, endpoint) = client.parts();
         process.audit(endpoint, reachable).await
+    }
+
+    /// Begins a snapshot of all keys, as of the moment at which this returns. Until
+    /// [`Pool::end_snapshot`], operations that change keys preserve old values. For some
+    /// milliseconds before, they wait. The client must not be pinned.
+    ///
+    /// # Errors
+    /// [`PoolError::SnapshotTaken`]; [`PoolError::SnapshotHeldBack`]; those of [`Pool::maintain`].
+    pub async fn begin_snapshot(&self, client: &mut Client<F>) -> Result<SnapshotId, PoolError> {
+        let (process, endpoint) = client.parts();
+        let Process { blocks, members, reclamation, .. } = process;
+        reclamation.begin_snapshot(endpoint, blocks, members).await
+    }
+
+    /// Ends a snapshot. Returns false if it had been ended before.
+    ///
+    /// # Errors
+    /// Fabric errors.
+    pub async fn end_snapshot(
+        &self,
+        client: &mut Client<F>,
+        snapshot: SnapshotId,
+    ) -> Result<bool, PoolError> {
+        let (process, endpoint) = client.parts();
+        process.reclamation.end_snapshot(endpoint, snapshot).await
+    }
+
+    /// Reads from the pool which snapshot is open: one round trip.
+    ///
+    /// # Errors
+    /// Fabric errors.
+    pub async fn read_open_snapshot(&self, client: &mut Client<F>) -> Result<Option<SnapshotId>, PoolError> {
+        let (_, endpoint) = client.parts();
+        read_open_snapshot(endpoint).await
+    }
+
+    /// Runs rounds of upkeep until no operation can still preserve a value for a snapshot that has
+    /// ended before this call. Returns false if another member does not end such an operation within
+    /// a lease. The client must not be pinned.
+    ///
+    /// # Errors
+    /// As [`Pool::maintain`].
+    pub async fn outlive_snapshot(&self, client: &mut Client<F>) -> Result<bool, PoolError> {
+        let (process, endpoint) = client.parts();
+        let Process { blocks, members, reclamation, .. } = process;
+        reclamation.outlive_snapshot(endpoint, blocks, members).await
     }
 }

@@ -36,6 +36,15 @@ impl<F: Fabric> std::fmt::Debug for Pool<F> {
     }
 }
 
+/// Holds snapshots back while it lives ([`Pool::hold_snapshots_back`]).
+pub struct SnapshotsHeldBack<F: Fabric>(Pool<F>);
+
+impl<F: Fabric> Drop for SnapshotsHeldBack<F> {
+    fn drop(&mut self) {
+        self.0.process.reclamation.hold_snapshots_back(false);
+    }
+}
+
 impl<F: Fabric> Pool<F> {
     /// Returns the fabric.
     pub fn fabric(&self) -> &F {
@@ -117,6 +126,24 @@ impl<F: Fabric> Pool<F> {
     pub fn ask_for_room(&self) -> RoomRequest<'_> {
         let Process { reclamation, members, .. } = &*self.process;
         reclamation.ask_for_room(members.lease_ms())
+    }
+
+    /// Returns whether operations that change keys must not begin, because a snapshot does.
+    pub fn holds_changes(&self) -> bool {
+        self.process.reclamation.holds_changes()
+    }
+
+    /// Returns whether a snapshot is about to begin. Until it has, rounds of upkeep must follow each
+    /// other every millisecond or so.
+    pub fn is_snapshot_beginning(&self) -> bool {
+        self.process.reclamation.is_snapshot_beginning()
+    }
+
+    /// Holds snapshots back while the value lives, for a change that takes several operations. Call
+    /// this while a client is pinned for a change.
+    pub fn hold_snapshots_back(&self) -> SnapshotsHeldBack<F> {
+        self.process.reclamation.hold_snapshots_back(true);
+        SnapshotsHeldBack(self.clone())
     }
 
     /// From now on, this process does not hand over partly used blocks to members that need room.

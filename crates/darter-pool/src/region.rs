@@ -3,7 +3,7 @@
 //! ```text
 //! region            0 +--------------------------------------------+
 //!                     | superblock constants, 16 words             |  every node (`superblock`)
-//!                 128 | global epoch | member lines | nodes in use |  node 0, zero elsewhere
+//!                 128 | epoch | member lines | nodes | snapshot      |  node 0, zero elsewhere
 //!                 512 | root words, 64, for the index              |  node 0
 //!                1024 | founder word, then unused                  |  every node (`bootstrap`)
 //!                1536 | mark of an index, then unused              |  node 0, for the index
@@ -32,11 +32,12 @@ pub(crate) const NODES: u64 = 256;
 /// Bytes of a line of the node directory.
 pub(crate) const NODE_LINE_BYTES: u64 = 128;
 
-/// The global epoch, followed by the number of member lines ever used and the number of nodes in
-/// use.
+/// The global epoch, followed by the number of member lines ever used, the number of nodes in use,
+/// and the word of the open snapshot (`snapshot`).
 pub(crate) const EPOCH_AT: u64 = 128;
 pub(crate) const LINES_AT: u64 = EPOCH_AT + 8;
 pub(crate) const NODES_AT: u64 = EPOCH_AT + 16;
+pub(crate) const SNAPSHOT_AT: u64 = EPOCH_AT + 24;
 const ROOT_AT: u64 = 512;
 /// The word that names the process that is creating a pool on the node.
 pub(crate) const FOUNDER_AT: u64 = 1024;

@@ -23,7 +23,7 @@
 
 use crate::membership::Reopen;
 use crate::open_index::OpenIndex;
-use crate::{Error, Session, Store, StoreOptions, provision};
+use crate::{Error, Session, Snapshot, Store, StoreOptions, provision};
 use darter_fabric::{PoolUrl, Provider, block_on};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -313,6 +313,23 @@ pub trait Engine {
     /// Fails as [`Store::session`] does.
     fn session_in(&self, space: KeySpace) -> Result<Session, Error>;
 
+    /// Begins a snapshot of the keys of a key space.
+    ///
+    /// ```
+    /// # use darter::engine::{Engine, KeySpace};
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// store.put("pear", "green")?;
+    /// store.session_in(KeySpace::Gateway)?.put("pear", "of a gateway")?;
+    /// assert_eq!(store.snapshot_in(KeySpace::Whole)?.range(..).count(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails as [`Store::snapshot`] does.
+    fn snapshot_in(&self, space: KeySpace) -> Result<Snapshot, Error>;
+
     /// Opens a connection for one task on the keys of a key space.
     ///
     /// ```
@@ -342,6 +359,10 @@ impl Engine for Store {
 
     fn session_in(&self, space: KeySpace) -> Result<Session, Error> {
         Session::open(self.membership(), space)
+    }
+
+    fn snapshot_in(&self, space: KeySpace) -> Result<Snapshot, Error> {
+        Snapshot::begin(self.membership(), space)
     }
 
     fn worker_in(&self, space: KeySpace) -> Result<Worker, Error> {

@@ -204,6 +204,8 @@ pub enum ErrorKind {
     Damaged,
     /// A pair of a table does not have the table's types.
     Table,
+    /// A snapshot cannot begin at this moment, or was given up; try again later.
+    Snapshot,
     /// Any other error, most often of the operating system.
     Other,
 }
@@ -422,6 +424,11 @@ fn kind_of_pool(error: &PoolError) -> ErrorKind {
         PoolError::TooLarge { .. } => ErrorKind::TooLong,
         PoolError::OutOfSpace { .. } => ErrorKind::Full,
         PoolError::HeldBack(_) => ErrorKind::HeldBack,
+        PoolError::ChangesHeld
+        | PoolError::SnapshotTaken { .. }
+        | PoolError::SnapshotOpen
+        | PoolError::SnapshotHeldBack(_)
+        | PoolError::SnapshotOver => ErrorKind::Snapshot,
         PoolError::Options(_) | PoolError::TooSmall { .. } => ErrorKind::Usage,
         PoolError::Fabric(error) => kind_of_fabric(error),
         _ => ErrorKind::Other,

@@ -53,6 +53,7 @@ mod change;
 mod cursor;
 pub mod engine;
 mod error;
+mod holds;
 mod inspect;
 mod into_pool_url;
 mod key_range;
@@ -69,6 +70,7 @@ mod range;
 pub mod report;
 mod room;
 mod session;
+mod snapshot;
 mod store;
 mod sweeper;
 #[cfg(feature = "tables")]
@@ -87,6 +89,7 @@ pub use key_range::KeyRange;
 pub use options::StoreOptions;
 pub use range::{AsyncRange, Range};
 pub use session::Session;
+pub use snapshot::{Snapshot, SnapshotRange};
 pub use store::Store;
 #[cfg(feature = "tables")]
 pub use table::{

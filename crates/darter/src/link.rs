@@ -6,9 +6,9 @@ use crate::batch::Lanes;
 use crate::membership::Membership;
 use crate::open_index::OpenIndex;
 use crate::open_store::{OpenStore, Waits};
-use crate::parts::StoreClient;
+use crate::parts::{StoreClient, StoreFabric};
 use darter_fabric::{Counters, Endpoint};
-use darter_pool::{PoolError, Room};
+use darter_pool::{PoolError, Room, SnapshotsHeldBack};
 use std::sync::Arc;
 
 /// Maximum number of times that one operation is attempted again with a new membership.
@@ -57,6 +57,23 @@ macro_rules! attempted {
 }
 pub(crate) use attempted;
 
+/// Attempts an operation of a link that changes keys, as [`attempted`]: `$attempt` uses `$client`,
+/// which is pinned, and the keys' values are preserved for an open snapshot.
+macro_rules! changed {
+    ($link:expr, $keys:expr, |$client:ident| $attempt:expr) => {
+        $crate::link::attempted!($link, $crate::link::Repeat::IfUnsent, {
+            match darter_index::snapshot::begin_change(&$link.open.index, &mut $link.client, $keys).await {
+                Ok(mut pinned) => {
+                    let $client: &mut $crate::parts::StoreClient = &mut pinned;
+                    $attempt.map_err($crate::Error::from)
+                }
+                Err(error) => Err($crate::Error::from(error)),
+            }
+        })
+    };
+}
+pub(crate) use changed;
+
 /// What one operation has waited for.
 #[derive(Default)]
 pub(crate) struct Attempts {
@@ -82,6 +99,18 @@ impl Link {
     #[inline]
     pub(crate) fn must_rejoin(&self) -> bool {
         self.open.is_shut_out() && self.membership.rejoins()
+    }
+
+    /// Holds snapshots back until the result is dropped.
+    ///
+    /// # Errors
+    /// Fails if a snapshot is open, or begins at this moment.
+    pub(crate) async fn begin_load(&mut self) -> Result<SnapshotsHeldBack<StoreFabric>, Error> {
+        let pinned = self.client.pin_for_change().await?;
+        if pinned.open_snapshot().is_some() {
+            return Err(PoolError::SnapshotOpen.into());
+        }
+        Ok(pinned.pool().hold_snapshots_back())
     }
 
     /// Switches to the store's next membership, and waits for it.
@@ -113,9 +142,19 @@ impl Link {
         repeat: Repeat,
         attempts: &mut Attempts,
     ) -> Result<(), Error> {
+        if matches!(error, Error::Pool(PoolError::ChangesHeld)) {
+            let store = Arc::clone(&self.store);
+            return store.await_changes(&mut self.client).await;
+        }
         if error.is_out_of_space() {
             let store = Arc::clone(&self.store);
-            return match store.make_room(&mut self.client, &mut attempts.waits).await {
+            let found = store.make_room(&mut self.client, &mut attempts.waits).await;
+            if let Some(snapshot) = self.client.open_snapshot().filter(|_| found != Room::Freed) {
+                // The values that are preserved for it take room, and so would the next one.
+                self.open.pool.end_snapshot(&mut self.client, snapshot).await?;
+                return Ok(());
+            }
+            return match found {
                 Room::Freed => Ok(()),
                 Room::HeldBack(by) => Err(PoolError::HeldBack(by).into()),
                 Room::Full | Room::NotYet => Err(error),

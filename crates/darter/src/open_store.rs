@@ -98,6 +98,24 @@ impl OpenStore {
         if sweeper.make_room().await { Room::Freed } else { Room::Full }
     }
 
+    /// Waits while a snapshot holds changes.
+    ///
+    /// # Errors
+    /// Fails if the pool fails.
+    #[cold]
+    pub(crate) async fn await_changes(&self, client: &mut StoreClient) -> Result<(), Error> {
+        let open = &self.open;
+        if let Some(upkeep) = self.upkeep.get() {
+            upkeep.holds().wait(&open.pool).await;
+            return Ok(());
+        }
+        while open.pool.holds_changes() {
+            open.maintain(client, false).await?;
+            client.pause().await;
+        }
+        Ok(())
+    }
+
     async fn find_room(&self, client: &mut StoreClient) -> Room {
         let pool = &self.open.pool;
         let Some(upkeep) = self.upkeep.get() else {

@@ -3,6 +3,7 @@
 //! They must never own the store: the store's last owner stops them and waits for them.
 
 use crate::Error;
+use crate::holds::Holds;
 use crate::open_index::OpenIndex;
 use crate::parts::StoreClient;
 use crate::room::Rooms;
@@ -20,8 +21,9 @@ const INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 /// The pause between two rounds while another process waits for room.
 const ASKED_INTERVAL: Duration = Duration::from_millis(2);
-/// The pause between two rounds while operations of this process wait for room.
-const ROOM_INTERVAL: Duration = Duration::from_millis(1);
+/// The pause between two rounds while operations of this process wait for room, or a snapshot is
+/// about to begin.
+const SHORT_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The running threads. Stopped and joined when dropped.
 pub(crate) struct Upkeep {
@@ -37,6 +39,7 @@ struct Stop {
     requested: Mutex<bool>,
     changed: Condvar,
     rooms: Rooms,
+    holds: Holds,
 }
 
 impl Stop {
@@ -89,6 +92,11 @@ impl Upkeep {
     /// The requests of operations that wait for room.
     pub(crate) fn rooms(&self) -> &Rooms {
         &self.stop.rooms
+    }
+
+    /// The operations that wait until a snapshot has begun.
+    pub(crate) fn holds(&self) -> &Holds {
+        &self.stop.holds
     }
 
     /// Wakes the thread for a request.
@@ -144,10 +152,15 @@ impl<S: Fn()> Keep<S> {
                 block_on(open.maintain(&mut client, self.adjust))
             };
             interval = match outcome {
+                Ok(()) if open.pool.is_snapshot_beginning() => SHORT_INTERVAL,
                 Ok(()) if open.pool.is_asked_for_room() => ASKED_INTERVAL,
                 Ok(()) => INTERVAL,
                 Err(_) => (interval * 2).clamp(INTERVAL, interval_max),
             };
+            // After an error the state is unknown; the operations then report their own errors.
+            if outcome.is_err() || !open.pool.holds_changes() {
+                stop.holds.release();
+            }
             if let Some(sweeper) = &self.sweeper {
                 sweeper.tend();
             }
@@ -162,7 +175,7 @@ impl<S: Fn()> Keep<S> {
 /// Requests room, and wakes the operations that wait for it.
 fn find_room(open: &OpenIndex, client: &mut StoreClient, stop: &Stop) -> Result<(), Error> {
     let began = Instant::now();
-    let found = block_on(open.find_room(client, async |_| !stop.wait(ROOM_INTERVAL)));
+    let found = block_on(open.find_room(client, async |_| !stop.wait(SHORT_INTERVAL)));
     // After an error the state is unknown; the operations then report their own errors.
     let room = *found.as_ref().unwrap_or(&Room::NotYet);
     stop.rooms.answer(room, open.pool.epoch(), began.elapsed());

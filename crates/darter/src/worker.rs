@@ -13,7 +13,7 @@ mod transaction;
 use self::overlay::Overlay;
 use crate::batch;
 use crate::key_space::{KeySpace, Places};
-use crate::link::{Link, Repeat, attempted};
+use crate::link::{Link, Repeat, attempted, changed};
 use crate::membership::Membership;
 use crate::{Change, Error, KeyRange};
 use darter_fabric::Counters;
@@ -256,11 +256,7 @@ impl Worker {
         let key = self.space.place(key.as_ref(), &mut self.place)?;
         let value = value.as_ref();
         let link = &mut self.link;
-        attempted!(
-            link,
-            Repeat::IfUnsent,
-            pin!(link.open.index.put(&mut link.client, key, value, condition)).await
-        )
+        changed!(link, &[key], |client| pin!(link.open.index.put(client, key, value, condition)).await)
     }
 
     /// Returns a key's place in the index.
@@ -289,9 +285,9 @@ impl Worker {
         let places = Places::of(self.space, pairs.iter().map(|(key, _)| key.as_ref()))?;
         let keys = places.to_vec();
         let (link, mut done) = (&mut self.link, Vec::new());
-        attempted!(link, Repeat::IfUnsent, {
+        changed!(link, &keys, |client| {
             let puts = batch::Puts { index: &link.open.index, keys: &keys, pairs };
-            let clients = link.lanes.clients(&link.open.pool, &mut link.client, keys.len())?;
+            let clients = link.lanes.clients(&link.open.pool, client, keys.len())?;
             batch::run(clients, &keys, &puts, &mut done).await
         })?;
         Ok(done.into_iter().flatten().collect())
@@ -310,7 +306,7 @@ impl Worker {
         }
         let key = self.space.place(key.as_ref(), &mut self.place)?;
         let link = &mut self.link;
-        attempted!(link, Repeat::IfUnsent, link.open.index.delete(&mut link.client, key).await)
+        changed!(link, &[key], |client| link.open.index.delete(client, key).await)
     }
 
     /// As [`AsyncSession::remove`](crate::AsyncSession::remove).
@@ -348,11 +344,7 @@ impl Worker {
         }
         let key = self.space.place(key.as_ref(), &mut self.place)?;
         let link = &mut self.link;
-        attempted!(
-            link,
-            Repeat::IfUnsent,
-            link.open.index.delete_if(&mut link.client, key, &mut is_wanted).await
-        )
+        changed!(link, &[key], |client| link.open.index.delete_if(client, key, &mut is_wanted).await)
     }
 
     /// As [`AsyncSession::remove_range`](crate::AsyncSession::remove_range).
@@ -397,9 +389,9 @@ impl Worker {
         let places = Places::of(self.space, keys.iter().map(AsRef::as_ref))?;
         let keys = places.to_vec();
         let (link, mut done) = (&mut self.link, Vec::new());
-        attempted!(link, Repeat::IfUnsent, {
+        changed!(link, &keys, |client| {
             let deletes = batch::Deletes { index: &link.open.index, keys: &keys };
-            let clients = link.lanes.clients(&link.open.pool, &mut link.client, keys.len())?;
+            let clients = link.lanes.clients(&link.open.pool, client, keys.len())?;
             batch::run(clients, &keys, &deletes, &mut done).await
         })?;
         Ok(done.into_iter().flatten().map(u64::from).sum())
@@ -428,7 +420,7 @@ impl Worker {
         };
         let key = self.space.place(key.as_ref(), &mut self.place)?;
         let link = &mut self.link;
-        attempted!(link, Repeat::IfUnsent, link.open.index.modify(&mut link.client, key, &mut decide).await)?;
+        changed!(link, &[key], |client| link.open.index.modify(client, key, &mut decide).await)?;
         Ok(changes)
     }
 
@@ -549,7 +541,11 @@ impl Worker {
             too_long = too_long.take().or(space.check(&key).err());
             (space.into_place(key), value.into())
         });
-        let loaded = link.open.index.bulk_load(&mut link.client, sorted).await;
+        let loaded = {
+            // A load pins the client several times.
+            let _whole = attempted!(link, Repeat::Always, link.begin_load().await)?;
+            link.open.index.bulk_load(&mut link.client, sorted).await
+        };
         loaded.map_err(|error| too_long.unwrap_or_else(|| error.into()))
     }
 

@@ -309,7 +309,10 @@ mod tests {
             // Now and then a command also moves the epoch, or asks for a block of memory. The least of some counts is without that.
             let counted = [false, true].map(|is_large| {
                 let counts = [(); 5].map(|()| counts(&mut keys, kind, is_large));
-                counts.into_iter().reduce(|least, counts| std::array::from_fn(|i| least[i].min(counts[i]))).unwrap()
+                counts
+                    .into_iter()
+                    .reduce(|least, counts| std::array::from_fn(|i| least[i].min(counts[i])))
+                    .unwrap()
             });
             println!("{kind:?}, small and large: one, all, add, change, add three, remove: {counted:?}");
             let [one, all, changes @ ..] = counted[0];

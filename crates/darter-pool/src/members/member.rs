@@ -95,12 +95,14 @@ impl MemberLine {
     }
 }
 
-/// The global epoch, the count of nodes and the member lines, as read in one round trip (two if
+/// The global epoch, the count of nodes, the snapshot's word and the member lines, as read in one round trip (two if
 /// lines were added since the last read).
 #[derive(Debug)]
 pub(crate) struct MemberTable {
     pub epoch: u64,
     pub nodes: u8,
+    /// The word of the open snapshot.
+    pub snapshot: u64,
     pub lines: Vec<MemberLine>,
 }
 
@@ -143,12 +145,13 @@ pub(crate) async fn read_table<E: Endpoint>(
     loop {
         let mut batch = endpoint.batch();
         let lines = expected as usize * LINE_WORDS;
-        let head = batch.read(GlobalAddr::new(0, EPOCH_AT), 3);
+        let head = batch.read(GlobalAddr::new(0, EPOCH_AT), 4);
         let count = batch.read(GlobalAddr::new(0, LINES_AT), 1);
         let states = batch.read(line_addr(0), lines);
         let table = batch.read(line_addr(0), lines);
         let done = submit(endpoint, batch).await?;
         let (epoch, used, nodes) = (done.words(head)[0], done.words(count)[0], done.words(head)[2]);
+        let snapshot = done.words(head)[3];
         let nodes = u8::try_from(nodes).ok().filter(|&nodes| nodes > 0);
         let (Some(nodes), true) = (nodes, used <= u64::from(MEMBERS) && epoch < EPOCH_LIMIT) else {
             return Err(PoolError::Damaged { node: 0, what: "its epoch line holds invalid numbers" });
@@ -157,7 +160,7 @@ pub(crate) async fn read_table<E: Endpoint>(
             let lines =
                 done.words(states).chunks_exact(LINE_WORDS).zip(done.words(table).chunks_exact(LINE_WORDS));
             let lines = lines.map(|(first, words)| MemberLine::parse(first, words)).collect();
-            return Ok(MemberTable { epoch, nodes, lines });
+            return Ok(MemberTable { epoch, nodes, snapshot, lines });
         }
         // At most one more iteration than there are lines.
         expected = used as u32;

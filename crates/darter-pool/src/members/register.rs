@@ -14,6 +14,8 @@ pub(crate) struct Registration {
     pub me: MemberId,
     pub identity: Box<dyn Identity>,
     pub epoch: u64,
+    /// The word of the open snapshot, read after this process had gone live.
+    pub snapshot: u64,
     /// Number of nodes when this process had gone live, and of those that all members could reach.
     pub nodes: u8,
     pub usable: u8,
@@ -42,7 +44,8 @@ pub(crate) async fn register<F: Fabric>(
         let name = (identity.holder(), nodes);
         if let Some((me, table)) = go_live(endpoint, slot, name).await? {
             let (epoch, nodes, usable) = (table.epoch, table.nodes, table.reached_by_all());
-            return Ok(Registration { me, identity, epoch, nodes, usable, has_evicted: evictions.any });
+            let (snapshot, has_evicted) = (table.snapshot, evictions.any);
+            return Ok(Registration { me, identity, epoch, snapshot, nodes, usable, has_evicted });
         }
     }
     Err(PoolError::MembersFull { max: MEMBERS })

@@ -101,6 +101,7 @@ fn a_sweep_waits_until_all_have_flushed_its_epoch() {
     let table = |published, flushed| MemberTable {
         epoch: 9,
         nodes: 1,
+        snapshot: 0,
         lines: vec![line(), MemberLine { published, flushed, ..line() }],
     };
     let own = reclamation.flushed();

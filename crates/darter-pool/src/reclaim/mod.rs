@@ -10,6 +10,7 @@
 //! | `hand_over` | the timing of the steps of a hand-over of blocks |
 //! | `extension` | work that upkeep does for other crates |
 //! | `room` | waiting for memory that others have yet to give back |
+//! | `snapshot` | the moment at which a snapshot begins, and its end |
 //! | `wait` | rounds of upkeep until a condition holds |
 //!
 //! This module builds on `blocks` and `members`; neither depends on it.
@@ -23,6 +24,7 @@ mod leftovers;
 mod limbo;
 mod reclaimer;
 mod room;
+mod snapshot;
 mod upkeep;
 mod wait;
 
@@ -31,4 +33,6 @@ pub use leftovers::Leftovers;
 pub use limbo::Unlinked;
 pub(crate) use reclaimer::Reclaimer;
 pub use room::{Room, RoomRequest};
+pub use snapshot::SnapshotId;
+pub(crate) use snapshot::read_open as read_open_snapshot;
 pub(crate) use upkeep::Reclamation;

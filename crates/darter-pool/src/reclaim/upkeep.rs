@@ -28,6 +28,7 @@ use super::epoch::{ClientState, Clients};
 use super::extension::{Extension, Extensions};
 use super::hand_over::HandOver;
 use super::limbo::Limbo;
+use super::snapshot::SnapshotCopy;
 use crate::blocks::{Blocks, MagazineList};
 use crate::error::PoolError;
 use crate::laggard::Laggard;
@@ -62,6 +63,9 @@ pub(crate) struct Reclamation {
     laggard: Mutex<Option<Laggard>>,
     /// The oldest birth among freed bits whose landing is unknown.
     stuck: AtomicU64,
+    pub(super) snapshot: SnapshotCopy,
+    /// Changes under way that hold a snapshot back without a pin.
+    unpinned_changes: AtomicU32,
 }
 
 /// The right to run a round; given back when dropped.
@@ -95,8 +99,8 @@ impl Drop for UnconfirmedFrees<'_> {
 }
 
 impl Reclamation {
-    /// A process without clients, registered at `epoch`.
-    pub(crate) fn new(epoch: u64) -> Self {
+    /// A process without clients, registered at `epoch`, after which it has read the snapshot's word.
+    pub(crate) fn new(epoch: u64, snapshot: u64) -> Self {
         Self {
             clients: Clients::new(epoch),
             limbo: Limbo::new(),
@@ -112,6 +116,8 @@ impl Reclamation {
             hand_over: Mutex::default(),
             laggard: Mutex::default(),
             stuck: AtomicU64::new(u64::MAX),
+            snapshot: SnapshotCopy::new(snapshot),
+            unpinned_changes: AtomicU32::new(0),
         }
     }
 
@@ -183,6 +189,15 @@ impl Reclamation {
         EpochDemand(&self.room_requests)
     }
 
+    /// Begins, or ends, to hold snapshots back. Begin while pinned for a change.
+    pub(crate) fn hold_snapshots_back(&self, begins: bool) {
+        if begins {
+            self.unpinned_changes.fetch_add(1, Ordering::SeqCst);
+        } else {
+            self.unpinned_changes.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
     /// Returns whether another member waits for room, as of the last round.
     pub(crate) fn is_asked_for_room(&self) -> bool {
         self.is_asked.load(Ordering::Relaxed)
@@ -236,6 +251,8 @@ impl Reclamation {
         }
         let mark = self.limbo.mark();
         let table = members.read(endpoint, blocks, self.epoch()).await?;
+        // Before the epoch is adopted (`snapshot`).
+        self.snapshot.store(table.snapshot);
         self.free_ripe(blocks, mark, table.epoch);
         self.send_frees(endpoint, blocks).await?;
         self.give_back(endpoint, blocks, members, &table).await?;
@@ -244,6 +261,7 @@ impl Reclamation {
         // Steps that may have to wait for a memory node come after the lease is renewed.
         members.follow_nodes(endpoint, blocks, &table).await?;
         members.evict_when_due(endpoint, blocks, &table).await?;
+        self.tend_snapshot(endpoint, &table).await?;
         Ok(Some(table))
     }
 
@@ -326,7 +344,8 @@ impl Reclamation {
         let epoch = table.epoch;
         let flushed = self.flushed_before(epoch);
         self.flushed.store(flushed, Ordering::Release);
-        let is_current = self.clients.oldest_pin().is_none_or(|pin| pin >= epoch);
+        let is_current = self.clients.oldest_pin().is_none_or(|pin| pin >= epoch)
+            && !(self.holds_changes() && self.unpinned_changes.load(Ordering::SeqCst) > 0);
         let published = if is_current { epoch } else { self.published.load(Ordering::Relaxed) };
         let has_garbage =
             self.limbo.waiting() > self.limbo.graced() || self.waiting.load(Ordering::Relaxed) > 0;

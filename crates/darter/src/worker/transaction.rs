@@ -7,7 +7,7 @@
 use super::Worker;
 use super::overlay::{KEYS_MAX, Overlay};
 use crate::key_space::Places;
-use crate::link::{Repeat, attempted};
+use crate::link::{Repeat, attempted, changed};
 use crate::{Change, Error};
 use darter_index::{Commit, Condition, OrderedIndex, PutOutcome, ScanRange};
 
@@ -150,11 +150,13 @@ impl Worker {
             return Ok(true);
         };
         let (accesses, link) = (overlay.accesses(), &mut self.link);
-        let outcome = attempted!(
-            link,
-            Repeat::IfUnsent,
-            link.open.index.commit(&mut link.client, &accesses, overlay.attempt).await
-        );
+        let changes: Vec<&[u8]> =
+            accesses.iter().filter(|access| access.write.is_some()).map(|access| access.key).collect();
+        let outcome = changed!(link, &changes, |client| link
+            .open
+            .index
+            .commit(client, &accesses, overlay.attempt)
+            .await);
         Ok(outcome? == Commit::Done)
     }
 

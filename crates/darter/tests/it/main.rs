@@ -15,6 +15,7 @@ mod model;
 mod out_of_space;
 mod session_futures;
 mod sessions;
+mod snapshots;
 mod transactions;
 
 /// The index of the tests' new pools: the default, or the one that `DARTER_TEST_INDEX` names.
