@@ -30,6 +30,24 @@ pub(crate) fn crc32c(words: &[u64]) -> u32 {
     append(0, words)
 }
 
+/// Returns the checksum of bytes whose number is a multiple of 8. Further bytes at the end are ignored.
+pub fn crc32c_of_bytes(bytes: &[u8]) -> u32 {
+    let (words, _) = bytes.as_chunks();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    let mut some = [0; 64];
+    let mut sum = 0;
+    let mut words = words.peekable();
+    while words.peek().is_some() {
+        let mut count = 0;
+        for (place, word) in some.iter_mut().zip(words.by_ref()) {
+            *place = word;
+            count += 1;
+        }
+        sum = append(sum, &some[..count]);
+    }
+    sum
+}
+
 /// Extends a checksum of some words by the words that follow them, and returns the new checksum.
 #[inline]
 pub(crate) fn append(checksum: u32, words: &[u64]) -> u32 {

@@ -8,7 +8,8 @@
 mod any;
 #[doc(hidden)]
 pub mod checker;
-mod checksum;
+#[doc(hidden)]
+pub mod checksum;
 mod dart;
 mod dyn_index;
 mod error;

@@ -1,5 +1,6 @@
 //! The errors of the store. Every message states how to resolve it.
 
+use crate::BackupError;
 use darter_fabric::{FabricError, UrlError};
 use darter_index::IndexError;
 use darter_pool::PoolError;
@@ -146,6 +147,9 @@ pub enum Error {
         /// The decoder's error.
         why: String,
     },
+    /// A backup cannot be written, read or restored.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
     /// The index refused the operation or failed: a key or value too long, damage, unsorted bulk
     /// load.
     #[error(transparent)]
@@ -235,6 +239,12 @@ impl Error {
             | Self::Index(IndexError::Corrupt { .. } | IndexError::LostInWrite { .. }) => ErrorKind::Damaged,
             Self::Index(IndexError::NoIndex { .. }) => ErrorKind::Version,
             Self::Table { .. } => ErrorKind::Table,
+            Self::Backup(error) => match error {
+                BackupError::NotABackup | BackupError::Version(_) => ErrorKind::Version,
+                BackupError::CutShort { .. } | BackupError::Damaged { .. } => ErrorKind::Damaged,
+                BackupError::NotEmpty => ErrorKind::Exists,
+                BackupError::Io(_) => ErrorKind::Other,
+            },
             _ if self.is_too_long() => ErrorKind::TooLong,
             _ if self.is_disconnected() => ErrorKind::Disconnected,
             _ if self.is_shut_out() => ErrorKind::ShutOut,

@@ -46,6 +46,7 @@
 
 mod async_session;
 mod async_store;
+pub mod backup;
 mod batch;
 mod blocking;
 mod calls;
@@ -82,6 +83,7 @@ mod workers;
 
 pub use async_session::AsyncSession;
 pub use async_store::AsyncStore;
+pub use backup::{BackupError, BackupReport};
 pub use change::Change;
 pub use error::{Error, ErrorKind};
 pub use into_pool_url::IntoPoolUrl;

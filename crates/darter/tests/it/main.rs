@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod adversary;
+mod backups;
 mod contention;
 mod damaged_files;
 mod edges;
