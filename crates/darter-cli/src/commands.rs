@@ -1,7 +1,7 @@
 //! The commands that read and change a pool, and those that serve one.
 
 use crate::{Answer, Failure};
-use crate::{check, delete, export, load, pairs, pool, scan, serve, shell, stats, tree, up};
+use crate::{backup, check, delete, export, load, pairs, pool, scan, serve, shell, stats, tree, up};
 use clap::Subcommand;
 
 /// The commands that open a pool, with any index that the program knows: first the everyday
@@ -24,6 +24,13 @@ pub enum StoreCommand {
     Export(export::ExportCommand),
     /// Store the pairs of a file written by `export`
     Import(load::ImportCommand),
+    /// Write all pairs of a pool as of this moment to a folder of backups, or to standard output, while
+    /// clients go on writing
+    Backup(backup::BackupCommand),
+    /// Store all pairs of a backup in an empty pool
+    Restore(backup::RestoreCommand),
+    /// Print the backups in a folder
+    Backups(backup::BackupsCommand),
     /// Print the number of keys, depth, node types, skip table and memory use
     Stats(stats::StatsCommand),
     /// Draw the top levels of the tree
@@ -56,6 +63,9 @@ impl StoreCommand {
             Self::Load(command) => command.run(),
             Self::Export(command) => command.run(),
             Self::Import(command) => command.run(),
+            Self::Backup(command) => command.run(),
+            Self::Restore(command) => command.run(),
+            Self::Backups(command) => command.run(),
             Self::Stats(command) => command.run(),
             Self::Tree(command) => command.run(),
             Self::Check(command) => command.run(),

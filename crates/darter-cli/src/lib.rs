@@ -11,6 +11,7 @@
 #![allow(missing_docs, clippy::missing_errors_doc)]
 
 mod arguments;
+mod backup;
 pub mod bench;
 mod check;
 mod commands;

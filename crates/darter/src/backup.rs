@@ -68,7 +68,6 @@ pub enum BackupError {
 
 /// What a backup holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct BackupReport {
     /// Number of pairs.
     pub pairs: u64,
@@ -188,24 +187,34 @@ pub fn write_backup(
     out: &mut impl Write,
 ) -> Result<BackupReport, Error> {
     let mut write = |bytes: &[u8]| out.write_all(bytes).map_err(BackupError::Io);
-    let taken_at = report.taken_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-    let mut header = MAGIC.to_vec();
-    for word in [VERSION, taken_at, report.pool_id] {
-        header.extend_from_slice(&word.to_le_bytes());
-    }
-    seal(&mut header);
-    write(&header)?;
+    write(&header(&report))?;
     for part in parts {
         let part = part?;
         write(&part.bytes)?;
         report.pairs += part.pairs;
         report.bytes += part.pair_bytes;
     }
-    let mut end: Vec<u8> = [0, report.pairs, report.bytes].into_iter().flat_map(u64::to_le_bytes).collect();
-    seal(&mut end);
-    write(&end)?;
+    write(&end(&report))?;
     out.flush().map_err(BackupError::Io)?;
     Ok(report)
+}
+
+/// Returns the bytes in front of a backup's parts.
+pub fn header(report: &BackupReport) -> Vec<u8> {
+    let taken_at = report.taken_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    let mut header = MAGIC.to_vec();
+    for word in [VERSION, taken_at, report.pool_id] {
+        header.extend_from_slice(&word.to_le_bytes());
+    }
+    seal(&mut header);
+    header
+}
+
+/// Returns the bytes behind a backup's parts.
+pub fn end(report: &BackupReport) -> Vec<u8> {
+    let mut end: Vec<u8> = [0, report.pairs, report.bytes].into_iter().flat_map(u64::to_le_bytes).collect();
+    seal(&mut end);
+    end
 }
 
 /// The parts of a backup of a snapshot. Where a part ends depends on its keys only, so that two backups
