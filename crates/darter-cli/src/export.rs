@@ -13,7 +13,7 @@ use crate::pool::PoolArgs;
 use crate::range::RangeArgs;
 use crate::signals::{Interrupt, unless_interrupted};
 use crate::stdout;
-use darter::engine::{Engine, KeySpace};
+use darter::engine::{Engine, KeySpace, is_old_value};
 use darter::{ScanRange, Store};
 use darter_fabric::counted;
 use darter_fabric::files::{Access, OutputFile};
@@ -145,6 +145,8 @@ impl ExportArgs {
                 return Err(Failure::Interrupted(format!("interrupted after {pairs}; no file was written")));
             }
             match value {
+                // Stored for a snapshot that is open at this moment.
+                _ if self.all && is_old_value(key) => {}
                 Ok(value) => export.pair(key, value)?,
                 Err(found) => omitted.count(found),
             }

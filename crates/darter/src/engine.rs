@@ -34,6 +34,7 @@ pub use crate::worker::Worker;
 pub use darter_index::{
     AnyIndex, Dart, DartOptions, DynIndex, IndexOptions, OrderedIndex, Quiver, QuiverOptions,
 };
+pub use darter_index::snapshot::is_old_value;
 pub use darter_pool::{Client, Pool};
 
 /// Opens the pool that `url` names, with an index other than those of a store.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 #![allow(clippy::format_collect)] // small inputs, and clear
 
+mod backups;
 mod bus_errors;
 mod common;
 mod copies;
