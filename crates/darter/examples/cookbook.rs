@@ -158,6 +158,23 @@ fn pages(store: &Store, size: usize) -> Result<usize, Error> {
     }
 }
 
+fn snapshot(store: &Store) -> Result<(), Error> {
+    store.put("total", "2")?;
+    let mut snapshot = store.snapshot()?; // for some milliseconds, no process changes anything
+    store.put("total", "3")?;
+    assert_eq!(snapshot.get("total")?.as_deref(), Some(&b"2"[..]));
+    assert!(snapshot.range(..).all(|pair| pair.is_ok()));
+    snapshot.end()
+}
+
+fn backup(store: &Store) -> Result<(), Error> {
+    let mut bytes = Vec::new(); // or a file
+    let report = store.backup(&mut bytes)?;
+    let copy = Store::open("mem:64M")?; // of any shape, and with any index
+    assert_eq!(copy.restore(&bytes[..])?.pairs, report.pairs);
+    Ok(())
+}
+
 fn bulk_load() -> Result<(), Error> {
     let store = Store::open("mem:64M")?;
     let session = store.session()?;
@@ -261,6 +278,8 @@ fn main() -> Result<(), Error> {
     typed_tables(&store)?;
     ranges(&store)?;
     assert_eq!(pages(&store, 3)?, 2);
+    snapshot(&store)?;
+    backup(&store)?;
     bulk_load()?;
     block_on(tasks(&store))?;
     threads(&store)?;

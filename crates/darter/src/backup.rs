@@ -40,7 +40,9 @@ pub enum BackupError {
     #[error("this is no backup of darter: its first bytes are others; check the path")]
     NotABackup,
     /// A newer program has written the backup.
-    #[error("the backup has format version {0}, and this program reads version {VERSION}; use a newer program")]
+    #[error(
+        "the backup has format version {0}, and this program reads version {VERSION}; use a newer program"
+    )]
     Version(u64),
     /// Bytes are missing at the end.
     #[error("the backup is cut short after {at} bytes; restore another one")]
@@ -114,12 +116,8 @@ impl Store {
     /// `out` fails.
     pub fn backup(&self, mut out: impl Write) -> Result<BackupReport, Error> {
         let mut snapshot = self.snapshot_in(KeySpace::Whole)?;
-        let report = BackupReport {
-            pairs: 0,
-            bytes: 0,
-            taken_at: snapshot.taken_at(),
-            pool_id: self.pool().id(),
-        };
+        let report =
+            BackupReport { pairs: 0, bytes: 0, taken_at: snapshot.taken_at(), pool_id: self.pool().id() };
         let report = write_backup(report, Parts::new(&mut snapshot), &mut out)?;
         snapshot.end()?;
         Ok(report)
@@ -381,7 +379,8 @@ impl<R: Read> BackupReader<R> {
     fn pairs_of(&mut self, part: &[u8]) -> Result<Vec<KeyValue>, &'static str> {
         let content = unseal(part).ok_or("the checksum of a part is wrong")?;
         let head = number(content);
-        let mut rest = content.get(PAIR_HEAD..PAIR_HEAD + head as u32 as usize).ok_or("a part is too short")?;
+        let mut rest =
+            content.get(PAIR_HEAD..PAIR_HEAD + head as u32 as usize).ok_or("a part is too short")?;
         let mut pairs = Vec::new();
         while !rest.is_empty() {
             let (key_bytes, value_bytes) = rest

@@ -31,10 +31,10 @@ use std::sync::Arc;
 pub use crate::key_space::KeySpace;
 pub use crate::parts::{StoreClient, StoreFabric, StoreIndex, StorePool};
 pub use crate::worker::Worker;
+pub use darter_index::snapshot::is_old_value;
 pub use darter_index::{
     AnyIndex, Dart, DartOptions, DynIndex, IndexOptions, OrderedIndex, Quiver, QuiverOptions,
 };
-pub use darter_index::snapshot::is_old_value;
 pub use darter_pool::{Client, Pool};
 
 /// Opens the pool that `url` names, with an index other than those of a store.

@@ -83,14 +83,14 @@ impl Folder {
                 let what = "the folder has other files; name a new folder, or one of backups";
                 return Err(io::Error::other(what).into());
             }
-            write_output(&mark, Access::Owner, MARK_CONTENTS.as_bytes())
-                .map_err(at(mark.display()))?;
+            write_output(&mark, Access::Owner, MARK_CONTENTS.as_bytes()).map_err(at(mark.display()))?;
         }
         let folder = Self::open(path)?;
         match folder._mark.try_lock() {
             Ok(()) => Ok(folder),
             Err(fs::TryLockError::WouldBlock) => {
-                Err(io::Error::other("another process writes a backup to this folder; wait until it ends").into())
+                Err(io::Error::other("another process writes a backup to this folder; wait until it ends")
+                    .into())
             }
             Err(fs::TryLockError::Error(error)) => Err(at("cannot lock the folder")(error)),
         }
@@ -133,10 +133,13 @@ impl Folder {
     pub(super) fn read(&self, name: Option<&str>) -> Result<impl Read + Send + use<>, BackupError> {
         let name = match name {
             Some(name) => name.strip_suffix(ENDING).unwrap_or(name).to_owned(),
-            None => self.names()?.pop().ok_or_else(|| io::Error::other("there is no backup in the folder"))?,
+            None => {
+                self.names()?.pop().ok_or_else(|| io::Error::other("there is no backup in the folder"))?
+            }
         };
         let List { report, entries } = self.list(&name)?;
-        let whole = Stream { folder: self.path.clone(), entries: entries.into_iter(), part: io::Cursor::default() };
+        let whole =
+            Stream { folder: self.path.clone(), entries: entries.into_iter(), part: io::Cursor::default() };
         let begin = io::Cursor::new(backup::header(&report));
         Ok(begin.chain(whole).chain(io::Cursor::new(backup::end(&report))))
     }
@@ -226,7 +229,9 @@ impl Folder {
             .collect();
         for path in unused.values() {
             match fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(path.display())(error)),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(at(path.display())(error));
+                }
                 _ => {}
             }
         }

@@ -87,9 +87,8 @@ impl BackupCommand {
             return Ok(Answer::Done);
         }
         let folder = Folder::create(&self.to).map_err(|error| of_folder(&self.to, error))?;
-        let saved = back_up(&store, |report, parts| {
-            Ok(folder.save(report, parts, |bytes| pace.step(bytes))?)
-        });
+        let saved =
+            back_up(&store, |report, parts| Ok(folder.save(report, parts, |bytes| pace.step(bytes))?));
         let Saved { report, name, written, parts } = pace.ended(saved)?;
         complain(format_args!(
             "{}: backed up {}; {} of {} written, {}",
@@ -100,8 +99,13 @@ impl BackupCommand {
             bytes_text(written),
         ));
         if let Some(keep) = self.keep {
-            let removed = folder.keep(keep.get(), report.pool_id).map_err(|error| of_folder(&self.to, error))?;
-            complain(format_args!("{}: removed {}", self.to.display(), counted(removed as u64, "older backup")));
+            let removed =
+                folder.keep(keep.get(), report.pool_id).map_err(|error| of_folder(&self.to, error))?;
+            complain(format_args!(
+                "{}: removed {}",
+                self.to.display(),
+                counted(removed as u64, "older backup")
+            ));
         }
         Ok(Answer::Done)
     }

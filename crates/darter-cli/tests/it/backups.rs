@@ -68,7 +68,10 @@ fn a_folder_has_backups_of_a_pool_that_is_written_to() {
     for (i, line) in listed.lines().enumerate() {
         let url = new_pool(&scene, &format!("copy{i}"));
         let name = line.split(' ').next().unwrap();
-        scene.run(&["restore", &folder, "--backup", name, "--verify", "--pool", &url]).code(0).err("verified");
+        scene
+            .run(&["restore", &folder, "--backup", name, "--verify", "--pool", &url])
+            .code(0)
+            .err("verified");
         let copy = Store::open(&url).unwrap();
         assert_eq!(copy.get("zzz").unwrap(), copy.get("\0").unwrap());
         assert_eq!(copy.get(7_u32.to_be_bytes()).unwrap(), Some(vec![7; 100]));
@@ -103,7 +106,8 @@ fn a_stream_is_restored_too() {
     assert!(status.unwrap().success());
     let restore = |url: &str, from: &str| {
         let input = fs::File::open(scene.path(from)).unwrap();
-        let output = Command::new(PROGRAM).args(["restore", "-", "--pool", url]).stdin(input).output().unwrap();
+        let output =
+            Command::new(PROGRAM).args(["restore", "-", "--pool", url]).stdin(input).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let url = new_pool(&scene, "copy");

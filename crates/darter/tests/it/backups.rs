@@ -79,7 +79,10 @@ fn a_damaged_backup_is_refused_and_restores_nothing() {
         let error = error_of(copy.restore(&damaged[..]));
         assert!(!matches!(error, BackupError::NotEmpty | BackupError::Io(_)), "byte {at}: {error}");
         let error = error_of(copy.restore(&backup[..at]));
-        assert!(matches!(error, BackupError::CutShort { .. } | BackupError::NotABackup), "byte {at}: {error}");
+        assert!(
+            matches!(error, BackupError::CutShort { .. } | BackupError::NotABackup),
+            "byte {at}: {error}"
+        );
         assert!(copy.session_in(KeySpace::Whole).unwrap().is_empty().unwrap());
     }
     copy.restore(&backup[..]).unwrap();
@@ -127,5 +130,10 @@ fn parts_begin_at_the_same_keys() {
     }
     let after = parts(&store);
     assert!(before.len() > 10, "{}", before.len());
-    assert!(after.difference(&before).count() <= 3, "{} of {}", after.difference(&before).count(), after.len());
+    assert!(
+        after.difference(&before).count() <= 3,
+        "{} of {}",
+        after.difference(&before).count(),
+        after.len()
+    );
 }

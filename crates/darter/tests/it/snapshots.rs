@@ -2,7 +2,9 @@
 
 use darter::engine::{Engine, KeySpace};
 use darter::{Error, ErrorKind, PoolError, Store};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Accounts between which clients move money.
 const ACCOUNTS: u64 = 64;
@@ -172,4 +174,36 @@ fn snapshots_have_ranges() {
     assert_eq!(snapshot.range(..).count(), 4);
     assert_eq!(snapshot.get([0xff, 1]).unwrap().as_deref(), Some(&b"5"[..]));
     assert_eq!(snapshot.get("bb").unwrap(), None);
+}
+
+/// Prints for how long changes wait when a snapshot begins (`--nocapture`).
+#[test]
+fn how_long_changes_wait() {
+    let (_directory, stores) = two_members();
+    let (opened, longest) = (AtomicBool::new(false), Mutex::new(Vec::<Duration>::new()));
+    let change = |store: &Store, thread: u64| {
+        let (begun, mut wait) = (Instant::now(), Duration::ZERO);
+        // Until the next snapshot is open.
+        while !opened.load(Ordering::SeqCst) && begun.elapsed() < Duration::from_secs(1) {
+            let begin = Instant::now();
+            store.put(thread.to_be_bytes(), "changed").unwrap();
+            wait = wait.max(begin.elapsed());
+        }
+        longest.lock().unwrap().push(wait);
+        while opened.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+    };
+    beside(&stores, change, || {
+        for _ in 0..20 {
+            let snapshot = stores[0].snapshot().unwrap();
+            opened.store(true, Ordering::SeqCst);
+            snapshot.end().unwrap();
+            opened.store(false, Ordering::SeqCst);
+        }
+    });
+    let mut longest = longest.into_inner().unwrap();
+    longest.sort();
+    assert!(!longest.is_empty());
+    println!("the longest change beside a snapshot, median: {:?}", longest[longest.len() / 2]);
 }
