@@ -344,8 +344,10 @@ impl Reclamation {
         let epoch = table.epoch;
         let flushed = self.flushed_before(epoch);
         self.flushed.store(flushed, Ordering::Release);
-        let is_current = self.clients.oldest_pin().is_none_or(|pin| pin >= epoch)
-            && !(self.holds_changes() && self.unpinned_changes.load(Ordering::SeqCst) > 0);
+        let is_current = self.clients.oldest_pin().is_none_or(|pin| pin >= epoch);
+        // A change that is under way without a pin holds an epoch back only for a snapshot.
+        let is_changing = self.holds_changes() && self.unpinned_changes.load(Ordering::SeqCst) > 0;
+        let is_current = is_current && !is_changing;
         let published = if is_current { epoch } else { self.published.load(Ordering::Relaxed) };
         let has_garbage =
             self.limbo.waiting() > self.limbo.graced() || self.waiting.load(Ordering::Relaxed) > 0;

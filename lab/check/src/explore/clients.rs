@@ -3,23 +3,21 @@
 
 use super::op::Op;
 use super::recorder::{Identity, Recorder};
+use super::scans::{lie, range, scan_in_windows, verify_scan};
+use super::snapshot::{begin_change, take_snapshot};
 use super::subject::Subject;
 use super::transaction::transact;
 use crate::history::{Action, Operation, Outcome as Told};
 use darter_fabric::{CallFault, FabricError, ProcedureError};
-use darter_index::{Condition, IndexError, KeyValue, OrderedIndex, PutOutcome, ScanRange};
+use darter_index::{Condition, IndexError, KeyValue, OrderedIndex, PutOutcome};
 use darter_pool::{Client, Pool, PoolError};
 use darter_sim::Sim;
 use std::cell::RefCell;
 use std::future::Future;
-use std::ops::{Bound, Range};
+use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
-
-/// Fewest keys in a window of a scan, and most windows over the keys of a scenario.
-const WINDOW_MIN: usize = 2;
-const WINDOWS_MAX: usize = 4;
 
 /// The first process that joins while clients run.
 const FIRST_VISITOR: u32 = 100;
@@ -40,14 +38,24 @@ impl Drop for Visitor {
 }
 
 /// A process joins, puts a key and leaves.
-async fn visit<S: Subject>(sim: Sim, key: &[u8], value: &[u8]) -> Result<PutOutcome, IndexError> {
+async fn visit<S: Subject>(
+    sim: Sim,
+    key: &[u8],
+    value: &[u8],
+    preserves: bool,
+) -> Result<PutOutcome, IndexError> {
     let mut visitor = Visitor { sim: sim.clone(), pool: None };
     let pool = visitor.pool.insert(Pool::open(sim).await?).clone();
     pool.set_magazine_objects_max(1);
     let outcome = {
         let mut own = pool.client()?;
         let index = S::Index::open(&mut own, S::options()).await?;
-        let outcome = S::put(&index, &mut own, key, value, Condition::Always).await?;
+        let outcome = if preserves {
+            let mut pinned = begin_change::<S>(&pool, &index, &mut own, &[key]).await?;
+            S::put(&index, &mut pinned, key, value, Condition::Always).await?
+        } else {
+            S::put(&index, &mut own, key, value, Condition::Always).await?
+        };
         pool.maintain(&mut own).await?;
         index.maintain(&mut own).await?;
         outcome
@@ -157,7 +165,7 @@ pub(super) async fn client<S: Subject>(
     ops: Vec<Op>,
 ) {
     let me = identity.number as usize;
-    let left = ops.iter().filter(|&&op| op == Op::Sweep).count();
+    let left = ops.iter().filter(|op| op.waits_for_members()).count();
     let mut sweeps = Sweeps { recorder: Rc::clone(&recorder), left };
     for (at, op) in ops.into_iter().enumerate() {
         let value = 1000 * (u64::from(identity.number) + 1) + at as u64;
@@ -180,11 +188,11 @@ pub(super) async fn client<S: Subject>(
         };
         let answer = operate::<S>(&identity, &recorder, &pool, &index, &mut own, op, value);
         let ended = unless_cancelled(answer, &recorder, me, identity.cancel_at).await;
-        sweeps.end(usize::from(op == Op::Sweep));
+        sweeps.end(usize::from(op.waits_for_members()));
         let mut recorder = recorder.borrow_mut();
         let returned = recorder.tick();
         recorder.operations[me] = None;
-        if op.is_bounded() {
+        if op.is_bounded() && !identity.preserves {
             let took = (recorder.awaits[me] - begun.1, recorder.verbs[me] - begun.0);
             recorder.longest_op[me] = recorder.longest_op[me].max(took);
         }
@@ -234,7 +242,7 @@ fn judge_error<S: Subject>(recorder: &mut Recorder, op: Op, error: &IndexError, 
             false
         }
         IndexError::NotSorted { .. } if op == Op::Load(true) => false,
-        IndexError::Pool(PoolError::OutOfSpace { .. }) => {
+        IndexError::Pool(PoolError::OutOfSpace { .. } | PoolError::ChangesHeld) => {
             // The error says that nothing was changed, so the operation counts as a search.
             for operation in &mut recorder.history[mine] {
                 operation.action = Action::Get;
@@ -293,6 +301,7 @@ fn asked(identity: &Identity<'_>, op: Op, value: u64) -> Vec<(u32, Action)> {
         | Op::Maintain
         | Op::Room
         | Op::Sweep
+        | Op::Snapshot
         | Op::Adjust
         | Op::Restructure
         | Op::Rest => Vec::new(),
@@ -316,6 +325,21 @@ async fn operate<S: Subject>(
 ) -> Result<Answer, IndexError> {
     let bytes = identity.scenario.value(value);
     let key = |key: u8| &identity.scenario.hot[usize::from(key)][..];
+    let mut pinned;
+    let own = match op {
+        Op::Put(at)
+        | Op::Insert(at)
+        | Op::Update(at)
+        | Op::Replace(at)
+        | Op::Delete(at)
+        | Op::DeleteIf(at)
+            if identity.preserves =>
+        {
+            pinned = begin_change::<S>(pool, index, own, &[key(at)]).await?;
+            &mut *pinned
+        }
+        _ => own,
+    };
     Ok(match op {
         Op::Get(at) => Answer::Key(Told::Found(
             index.get(own, key(at)).await?.map(|bytes| identity.scenario.number(&bytes)),
@@ -328,7 +352,8 @@ async fn operate<S: Subject>(
                 recorder.visitors.push((identity.process, visitor));
                 visitor
             };
-            told(visit::<S>(pool.fabric().process(visitor), key(at), &bytes).await?)
+            let sim = pool.fabric().process(visitor);
+            told(visit::<S>(sim, key(at), &bytes, identity.preserves).await?)
         }
         Op::Insert(at) => told(S::put(index, own, key(at), &bytes, Condition::Absent).await?),
         Op::Update(at) => told(S::put(index, own, key(at), &bytes, Condition::Present).await?),
@@ -343,7 +368,7 @@ async fn operate<S: Subject>(
             Answer::Key(if is_gone { Told::Deleted(true) } else { Told::Refused })
         }
         Op::Transact(roles) => {
-            transact::<S>(identity, recorder, index, own, roles, value).await?;
+            transact::<S>(identity, recorder, (pool, index), own, roles, value).await?;
             Answer::Done
         }
         Op::MultiGet => {
@@ -394,6 +419,10 @@ async fn operate<S: Subject>(
             index.sweep_dead(own).await?;
             Answer::Done
         }
+        Op::Snapshot => {
+            take_snapshot::<S>(identity, recorder, pool, index, own).await?;
+            Answer::Done
+        }
         Op::Adjust => {
             S::adjust(index, own, false).await?;
             Answer::Done
@@ -407,76 +436,4 @@ async fn operate<S: Subject>(
             Answer::Done
         }
     })
-}
-
-/// All hot keys, and the keys between them.
-fn range(identity: &Identity<'_>, reverse: bool) -> ScanRange {
-    let (low, high) = (identity.scenario.hot.iter().min(), identity.scenario.hot.iter().max());
-    let bound = |key: Option<&Vec<u8>>| key.map_or(Bound::Unbounded, |key| Bound::Included(key.clone()));
-    ScanRange { from: bound(low), to: bound(high), reverse }
-}
-
-/// Scans a range in windows.
-async fn scan_in_windows<S: Subject>(
-    identity: &Identity<'_>,
-    index: &S::Index,
-    own: &mut Client<Sim>,
-    range: &ScanRange,
-) -> Result<Vec<KeyValue>, IndexError> {
-    let limit = (identity.scenario.filler.len() / WINDOWS_MAX).max(WINDOW_MIN);
-    let mut rest = range.clone();
-    let mut all = Vec::new();
-    loop {
-        let pairs = index.scan(own, &rest, limit).await?;
-        let is_last = pairs.len() < limit;
-        if pairs.len() > limit {
-            return Err(lie("a scan that returned more keys than its limit"));
-        }
-        if let Some((last, _)) = pairs.last() {
-            let behind = if range.reverse { &mut rest.to } else { &mut rest.from };
-            *behind = Bound::Excluded(last.clone());
-        }
-        all.extend(pairs);
-        if is_last {
-            return Ok(all);
-        }
-    }
-}
-
-fn lie(what: &'static str) -> IndexError {
-    IndexError::Corrupt { addr: darter_fabric::GlobalAddr::NULL, what }
-}
-
-/// Checks that a scan returned its keys in order and each once, all of the filler, and no key that
-/// was never put. Returns its result for the hot keys.
-fn verify_scan(
-    identity: &Identity<'_>,
-    range: &ScanRange,
-    mut pairs: Vec<KeyValue>,
-) -> Result<Vec<Option<u64>>, IndexError> {
-    if range.reverse {
-        pairs.reverse();
-    }
-    if !pairs.is_sorted_by(|a, b| a.0 < b.0) {
-        return Err(lie("a scan that is out of order or returned a key twice"));
-    }
-    let (low, high) = (identity.scenario.hot.iter().min(), identity.scenario.hot.iter().max());
-    let within = |key: &&Vec<u8>| low.is_none_or(|low| *key >= low) && high.is_none_or(|high| *key <= high);
-    let filler = identity.scenario.filler.iter().filter(within).count();
-    let (mut hot, mut met) = (vec![None; identity.scenario.hot.len()], 0);
-    for (key, value) in pairs {
-        if let Some(at) = identity.scenario.hot.iter().position(|hot| *hot == key) {
-            hot[at] = Some(identity.scenario.number(&value));
-        } else if identity.scenario.filler.binary_search(&key).is_ok()
-            && identity.scenario.number(&value) == 0
-        {
-            met += 1;
-        } else {
-            return Err(lie("a scan that returned a key that no client put"));
-        }
-    }
-    if met != filler {
-        return Err(lie("a scan that missed a key that was present throughout"));
-    }
-    Ok(hot)
 }

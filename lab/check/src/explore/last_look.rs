@@ -226,7 +226,8 @@ async fn read_hot_keys<S: Subject>(
     let (history, transactions) = (&mut outcome.history, &mut outcome.transactions);
     recorder.borrow_mut().begin_after(std::mem::take(history), std::mem::take(transactions));
     let number = plan.clients.len() as u32;
-    let identity = Identity { number, process: number, scenario: &fixture.scenario, cancel_at: None };
+    let scenario = &fixture.scenario;
+    let identity = Identity { number, process: number, scenario, cancel_at: None, preserves: false };
     let keys = 0..fixture.scenario.hot.len() as u8;
     let mut ops: Vec<Op> = keys.clone().map(Op::Get).collect();
     ops.push(Op::Scan(false));

@@ -37,6 +37,8 @@ pub enum Op {
     Room,
     /// A sweep of the remains of dead processes.
     Sweep,
+    /// A snapshot, from which everything hot is read in windows.
+    Snapshot,
     /// A separate process joins the pool, puts a key and leaves.
     Visit(u8),
     /// An operation specific to the index that changes no result: in DART, an adjustment of the
@@ -67,10 +69,16 @@ impl Op {
                 | Self::Maintain
                 | Self::Room
                 | Self::Sweep
+                | Self::Snapshot
                 | Self::Adjust
                 | Self::Restructure
                 | Self::Rest
         )
+    }
+
+    /// Whether it waits until all live members have moved on.
+    pub(super) fn waits_for_members(self) -> bool {
+        matches!(self, Self::Sweep | Self::Snapshot)
     }
 
     /// Returns the direction of a scan, `true` if it is descending; `None` for any other operation.
@@ -102,6 +110,7 @@ impl Op {
             Self::Maintain => ('M', None),
             Self::Room => ('R', None),
             Self::Sweep => ('W', None),
+            Self::Snapshot => ('S', None),
             Self::Adjust => ('A', None),
             Self::Restructure => ('L', None),
             Self::Rest => ('H', None),
@@ -127,7 +136,7 @@ impl FromStr for Op {
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || {
             format!(
-                "'{text}' is not an operation; the operations are g0 p0 i0 u0 r0 d0 e0 j0 tpg m s z w y B U M R W A L H"
+                "'{text}' is not an operation; the operations are g0 p0 i0 u0 r0 d0 e0 j0 tpg m s z w y B U M R W S A L H"
             )
         };
         let mut letters = text.chars();
@@ -145,6 +154,7 @@ impl FromStr for Op {
                 'M' => Ok(Self::Maintain),
                 'R' => Ok(Self::Room),
                 'W' => Ok(Self::Sweep),
+                'S' => Ok(Self::Snapshot),
                 'A' => Ok(Self::Adjust),
                 'L' => Ok(Self::Restructure),
                 'H' => Ok(Self::Rest),

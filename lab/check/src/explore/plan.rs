@@ -96,6 +96,11 @@ impl Plan {
         (0..clients as u8).collect()
     }
 
+    /// Whether a client takes a snapshot. Then all clients preserve values for it.
+    pub(super) fn has_snapshots(&self) -> bool {
+        self.clients.iter().flatten().any(|&op| op == Op::Snapshot)
+    }
+
     /// Returns why this plan cannot run on groups, if it names groups but cannot.
     fn refuses_groups(&self) -> Option<String> {
         self.groups?;

@@ -29,7 +29,7 @@ pub(super) struct Recorder {
     pub violation: Option<Violation>,
     /// Clients that wait until no other client can move.
     pub(super) resting: Vec<Waker>,
-    /// Sweeps that have not ended.
+    /// Sweeps and snapshots that have not ended.
     pub sweeps: usize,
     /// Processes that joined while clients ran, each with the process of the client that made it
     /// join.
@@ -50,7 +50,7 @@ impl Recorder {
 
     /// For the clients of a plan.
     pub(super) fn of(plan: &Plan) -> Self {
-        let sweeps = plan.clients.iter().flatten().filter(|&&op| op == Op::Sweep).count();
+        let sweeps = plan.clients.iter().flatten().filter(|op| op.waits_for_members()).count();
         Self { sweeps, ..Self::new(plan.clients.len()) }
     }
 
@@ -122,4 +122,6 @@ pub(super) struct Identity<'s> {
     pub scenario: &'s Scenario,
     /// The await at which its operation is dropped; if `true`, after the await has ended.
     pub cancel_at: Option<(u64, bool)>,
+    /// Whether its changes preserve old values for snapshots.
+    pub preserves: bool,
 }

@@ -97,6 +97,7 @@ pub(super) fn spawn_clients<'f, S: Subject>(
                 Fault::Drop(who, when) if *who as usize == at => Some((*when, true)),
                 _ => None,
             }),
+            preserves: plan.has_snapshots(),
         };
         let (recorder, pool, index) = (Rc::clone(recorder), pool.clone(), index.clone());
         executor.spawn(process, client::<S>(identity, recorder, pool, index, own, ops.clone()));

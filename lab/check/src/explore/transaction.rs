@@ -5,11 +5,12 @@ use super::op::Op;
 use super::plan::Plan;
 use super::recorder::{Identity, Recorder};
 use super::roles::{KEYS_MAX, Role, Roles};
+use super::snapshot::begin_change;
 use super::subject::Subject;
 use crate::dice::Dice;
 use crate::history::{Access, Action, Operation, Outcome as Told, Transaction};
 use darter_index::{Access as Asked, Commit, IndexError, OrderedIndex, Version, Versioned, Write};
-use darter_pool::Client;
+use darter_pool::{Client, Pool, PoolError};
 use darter_sim::Sim;
 use std::cell::RefCell;
 
@@ -117,7 +118,7 @@ async fn read_key<S: Subject>(
 async fn commit<S: Subject>(
     identity: &Identity<'_>,
     recorder: &RefCell<Recorder>,
-    index: &S::Index,
+    (pool, index): (&Pool<Sim>, &S::Index),
     own: &mut Client<Sim>,
     (parts, begun, attempt): (&[Part], u64, u16),
 ) -> Result<Commit, IndexError> {
@@ -144,9 +145,19 @@ async fn commit<S: Subject>(
         recorder.transactions.push(Transaction { client, accesses, begun, invoked, returned: None });
         recorder.transactions.len() - 1
     };
-    let outcome = index.commit(own, &asked, attempt).await;
+    let outcome = if identity.preserves {
+        let changed: Vec<&[u8]> =
+            asked.iter().filter(|access| access.write.is_some()).map(|access| access.key).collect();
+        match begin_change::<S>(pool, index, own, &changed).await {
+            Ok(mut pinned) => index.commit(&mut pinned, &asked, attempt).await,
+            Err(error) => Err(error),
+        }
+    } else {
+        index.commit(own, &asked, attempt).await
+    };
     let took_effect = match &outcome {
         Ok(commit) => Some(*commit == Commit::Done),
+        Err(IndexError::Pool(PoolError::ChangesHeld)) => Some(false),
         Err(error) => error.is_out_of_space().then_some(false),
     };
     let mut recorder = recorder.borrow_mut();
@@ -159,7 +170,7 @@ async fn commit<S: Subject>(
 pub(super) async fn transact<S: Subject>(
     identity: &Identity<'_>,
     recorder: &RefCell<Recorder>,
-    index: &S::Index,
+    (pool, index): (&Pool<Sim>, &S::Index),
     own: &mut Client<Sim>,
     roles: Roles,
     value: u64,
@@ -168,7 +179,7 @@ pub(super) async fn transact<S: Subject>(
         let value = value + VALUES_STEP * (1 + KEYS_MAX as u64 * u64::from(attempt));
         let begun = recorder.borrow_mut().tick();
         let parts = read::<S>(identity, recorder, index, own, roles, value).await?;
-        let outcome = commit::<S>(identity, recorder, index, own, (&parts, begun, attempt)).await?;
+        let outcome = commit::<S>(identity, recorder, (pool, index), own, (&parts, begun, attempt)).await?;
         if outcome == Commit::Done {
             return Ok(());
         }
