@@ -104,6 +104,8 @@ typedef enum darter_status {
   DARTER_ERROR_OTHER = -14,
   // A defect of the library. The operation may have taken effect or not.
   DARTER_ERROR_PANIC = -15,
+  // A backup cannot begin at this moment, or the pool has become too full for it; try again later.
+  DARTER_ERROR_SNAPSHOT = -16,
 } darter_status;
 
 // An iteration over the pairs of a range.
@@ -167,6 +169,22 @@ typedef struct darter_pair {
   // The value.
   struct darter_bytes value;
 } darter_pair;
+
+// A function that reads and changes keys in a transaction of `darter_transact`.
+typedef enum darter_status (*darter_transaction_body)(struct darter_transaction *transaction,
+                                                      void *context);
+
+// What a backup holds.
+typedef struct darter_backup_report {
+  // Number of pairs.
+  uint64_t pairs;
+  // Bytes of all keys and values.
+  uint64_t bytes;
+  // The moment as of which it shows the pool, in milliseconds since 1970.
+  uint64_t taken_at_ms;
+  // The id of the pool.
+  uint64_t pool_id;
+} darter_backup_report;
 
 // The figures of a check.
 typedef struct darter_check_report {
@@ -338,6 +356,28 @@ enum darter_status darter_commit(struct darter_transaction *transaction);
 
 // Ends a transaction without its changes. Returns DARTER_OK for NULL too.
 enum darter_status darter_rollback(struct darter_transaction *transaction);
+
+// Begins a transaction, calls `body` with it and with `context`, and commits it if `body` returns
+// DARTER_OK. After a conflict calls `body` again, at most a thousand times, with a growing pause; a
+// transaction that was run more often goes before others that it meets. If `body` returns anything
+// else, nothing changes, and that is returned. `body` must not end the transaction, nor jump out.
+enum darter_status darter_transact(const struct darter_store *store,
+                                   darter_transaction_body body,
+                                   void *context);
+
+// Writes all pairs of the pool as of this moment, those of gateways included, to a file, which is
+// created or truncated, while other processes go on changing them. Sets `*report` unless it is NULL.
+// Only if it returns DARTER_OK the file is a backup. `darter restore - < FILE` reads it too.
+enum darter_status darter_backup(const struct darter_store *store,
+                                 const char *path,
+                                 struct darter_backup_report *report);
+
+// Stores all pairs of a backup in this pool, which must be empty: DARTER_ERROR_USAGE if it is not. The
+// pool may have another size and index than the one that was backed up. The pairs appear at one
+// moment, when all have been read and verified. Sets `*report` unless it is NULL.
+enum darter_status darter_restore(const struct darter_store *store,
+                                  const char *path,
+                                  struct darter_backup_report *report);
 
 // Walks index and pool and verifies every invariant. Returns DARTER_ERROR_DAMAGED if one is
 // violated; `darter_message` then lists the violations. Sets `*report` in both cases, unless it is

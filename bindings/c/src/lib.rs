@@ -20,6 +20,7 @@ pub mod many;
 pub mod range;
 pub mod transaction;
 
+pub mod backup;
 pub mod check;
 
 use std::ffi::c_char;

@@ -47,12 +47,14 @@ pub enum darter_status {
     DARTER_ERROR_OTHER = -14,
     /// A defect of the library. The operation may have taken effect or not.
     DARTER_ERROR_PANIC = -15,
+    /// A backup cannot begin at this moment, or the pool has become too full for it; try again later.
+    DARTER_ERROR_SNAPSHOT = -16,
 }
 use darter_status::{
     DARTER_ERROR_ARGUMENT, DARTER_ERROR_CONFLICT, DARTER_ERROR_DAMAGED, DARTER_ERROR_DISCONNECTED,
     DARTER_ERROR_FORKED, DARTER_ERROR_FULL, DARTER_ERROR_HELD_BACK, DARTER_ERROR_OTHER, DARTER_ERROR_PANIC,
-    DARTER_ERROR_READ_ONLY, DARTER_ERROR_SHUT_OUT, DARTER_ERROR_TOO_LONG, DARTER_ERROR_TRANSACTION_SIZE,
-    DARTER_ERROR_USAGE, DARTER_ERROR_VERSION, DARTER_OK,
+    DARTER_ERROR_READ_ONLY, DARTER_ERROR_SHUT_OUT, DARTER_ERROR_SNAPSHOT, DARTER_ERROR_TOO_LONG,
+    DARTER_ERROR_TRANSACTION_SIZE, DARTER_ERROR_USAGE, DARTER_ERROR_VERSION, DARTER_OK,
 };
 
 /// Returns [`DARTER_OK`] if a condition held.
@@ -101,6 +103,7 @@ fn status(error: &Error) -> darter_status {
         ErrorKind::Forked => DARTER_ERROR_FORKED,
         ErrorKind::Version => DARTER_ERROR_VERSION,
         ErrorKind::Damaged => DARTER_ERROR_DAMAGED,
+        ErrorKind::Snapshot => DARTER_ERROR_SNAPSHOT,
         _ => DARTER_ERROR_OTHER,
     }
 }

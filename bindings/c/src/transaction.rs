@@ -4,18 +4,40 @@ use crate::arguments::{Output, bytes, darter_value, exclusive, handle, reclaim};
 use crate::status::darter_status::DARTER_OK;
 use crate::status::{Failure, call, darter_status};
 use crate::store::darter_store;
-use darter::{Store, Transaction};
+use darter::{Store, Transaction, TransactionError};
 use std::ffi::c_void;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
 /// A transaction that has begun and not ended.
 pub struct darter_transaction {
-    /// Refers to the store below, and is dropped before it.
-    transaction: Transaction<'static>,
+    part: Part,
     thread: ThreadId,
-    _store: Arc<Store>,
 }
+
+/// The transaction behind a handle.
+enum Part {
+    /// That of `darter_begin`. The transaction refers to the store, and is dropped before it.
+    Own(Transaction<'static>, #[allow(dead_code, reason = "keeps the store")] Arc<Store>),
+    /// That of `darter_transact`, which ends it.
+    Lent(NonNull<Transaction<'static>>),
+}
+
+impl Part {
+    fn transaction(&mut self) -> &mut Transaction<'static> {
+        match self {
+            Self::Own(transaction, _) => transaction,
+            // SAFETY: `darter_transact` keeps the transaction until its handle has gone, and does not
+            // use it meanwhile.
+            Self::Lent(transaction) => unsafe { transaction.as_mut() },
+        }
+    }
+}
+
+/// A function that reads and changes keys in a transaction of `darter_transact`.
+pub type darter_transaction_body =
+    Option<unsafe extern "C" fn(transaction: *mut darter_transaction, context: *mut c_void) -> darter_status>;
 
 impl darter_transaction {
     /// Fails if this is not the thread that began the transaction.
@@ -38,7 +60,7 @@ unsafe fn of_this_thread<'a>(
     // SAFETY: only the thread is read before the check, and it never changes.
     unsafe { handle("transaction", transaction)? }.check_thread()?;
     // SAFETY: other threads do not get further than the line above.
-    Ok(&mut unsafe { exclusive("transaction", transaction)? }.transaction)
+    Ok(unsafe { exclusive("transaction", transaction)? }.part.transaction())
 }
 
 /// Takes a transaction back that this thread may end.
@@ -47,7 +69,13 @@ unsafe fn of_this_thread<'a>(
 /// `transaction` is NULL or has not ended.
 unsafe fn ended(transaction: *mut darter_transaction) -> Result<Box<darter_transaction>, Failure> {
     // SAFETY: as in `of_this_thread`.
-    unsafe { handle("transaction", transaction)? }.check_thread()?;
+    let found = unsafe { handle("transaction", transaction)? };
+    found.check_thread()?;
+    if matches!(found.part, Part::Lent(_)) {
+        return Err(Failure::argument(
+            "darter_transact ends this transaction, when its function has returned",
+        ));
+    }
     // SAFETY: the caller gives the handle up, and it is not NULL.
     unsafe { reclaim(transaction) }.ok_or_else(|| Failure::argument("transaction is NULL"))
 }
@@ -68,7 +96,8 @@ pub unsafe extern "C" fn darter_begin(
         // been dropped.
         let lasting: &'static Store = &*Arc::as_ptr(&store);
         let transaction = lasting.transaction()?;
-        output.give(darter_transaction { transaction, thread: thread::current().id(), _store: store });
+        let part = Part::Own(transaction, store);
+        output.give(darter_transaction { part, thread: thread::current().id() });
         Ok(DARTER_OK)
     })
 }
@@ -128,8 +157,9 @@ pub unsafe extern "C" fn darter_transaction_remove(
 pub unsafe extern "C" fn darter_commit(transaction: *mut darter_transaction) -> darter_status {
     // SAFETY: the caller keeps to the header: each pointer is NULL or valid during the call.
     call(|| unsafe {
-        let darter_transaction { transaction, thread: _, _store } = *ended(transaction)?;
-        transaction.commit()?;
+        if let Part::Own(transaction, _store) = ended(transaction)?.part {
+            transaction.commit()?;
+        }
         Ok(DARTER_OK)
     })
 }
@@ -143,5 +173,38 @@ pub unsafe extern "C" fn darter_rollback(transaction: *mut darter_transaction) -
             drop(ended(transaction)?);
         }
         Ok(DARTER_OK)
+    })
+}
+
+/// Begins a transaction, calls `body` with it and with `context`, and commits it if `body` returns
+/// DARTER_OK. After a conflict calls `body` again, at most a thousand times, with a growing pause; a
+/// transaction that was run more often goes before others that it meets. If `body` returns anything
+/// else, nothing changes, and that is returned. `body` must not end the transaction, nor jump out.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn darter_transact(
+    store: *const darter_store,
+    body: darter_transaction_body,
+    context: *mut c_void,
+) -> darter_status {
+    // SAFETY: the caller keeps to the header: each pointer is NULL or valid during the call.
+    call(|| unsafe {
+        let body = body.ok_or_else(|| Failure::argument("body is NULL"))?;
+        let store = &handle("store", store)?.store;
+        let mut refused = None;
+        let result = store.transact(|transaction| {
+            let lent = NonNull::from(transaction).cast();
+            let mut handle = darter_transaction { part: Part::Lent(lent), thread: thread::current().id() };
+            match body(&raw mut handle, context) {
+                DARTER_OK => Ok(()),
+                status => {
+                    refused = Some(status);
+                    Err(TransactionError::Conflict.into())
+                }
+            }
+        });
+        match refused {
+            Some(status) => Ok(status),
+            None => result.map(|()| DARTER_OK).map_err(Failure::from),
+        }
     })
 }

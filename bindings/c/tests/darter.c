@@ -168,6 +168,76 @@ static void transactions(darter_store *store) {
     check_value(store, "apple", "brown");
 }
 
+// What `count_up` does.
+typedef struct {
+    darter_store *store;
+    int calls;
+    int disturbs;
+    darter_status answer;
+} task;
+
+// Adds a byte to "count". In the first call another client changes it too, if the task says so.
+static darter_status count_up(darter_transaction *transaction, void *context) {
+    task *task = context;
+    darter_value value;
+    char bytes[64] = "";
+    darter_status status = darter_transaction_get(transaction, "count", 5, &value);
+    CHECK(status == DARTER_OK || status == DARTER_NOT_FOUND);
+    CHECK(value.length < sizeof bytes - 1);
+    if (value.length > 0)
+        memcpy(bytes, value.data, value.length);
+    strcat(bytes, "+");
+    darter_value_free(&value);
+    if (task->calls++ == 0 && task->disturbs)
+        CHECK(put(task->store, "count", "other") == DARTER_OK);
+    CHECK(darter_transaction_put(transaction, "count", 5, bytes, strlen(bytes)) == DARTER_OK);
+    CHECK(darter_commit(transaction) == DARTER_ERROR_ARGUMENT);
+    CHECK(darter_rollback(transaction) == DARTER_ERROR_ARGUMENT);
+    return task->answer;
+}
+
+static void whole_transactions(darter_store *store) {
+    task task = {.store = store, .answer = DARTER_OK};
+    CHECK(darter_transact(store, count_up, &task) == DARTER_OK);
+    check_value(store, "count", "+");
+    task.calls = 0;
+    task.disturbs = 1;
+    CHECK(darter_transact(store, count_up, &task) == DARTER_OK);
+    CHECK(task.calls == 2);
+    check_value(store, "count", "other+");
+    task.disturbs = 0;
+    task.answer = DARTER_REFUSED;
+    CHECK(darter_transact(store, count_up, &task) == DARTER_REFUSED);
+    check_value(store, "count", "other+");
+    CHECK(darter_transact(store, NULL, NULL) == DARTER_ERROR_ARGUMENT);
+    CHECK(darter_transact(NULL, count_up, &task) == DARTER_ERROR_ARGUMENT);
+    CHECK(darter_remove(store, "count", 5) == DARTER_OK);
+}
+
+static void backups(darter_store *store, const char *directory) {
+    char path[4096];
+    darter_store *copy;
+    darter_backup_report taken, restored;
+    snprintf(path, sizeof path, "%s/backup", directory);
+    CHECK(put(store, "in the backup", "yes") == DARTER_OK);
+    CHECK(darter_backup(store, path, &taken) == DARTER_OK);
+    CHECK(put(store, "in the backup", "no") == DARTER_OK);
+    CHECK(darter_open("mem:16M", NULL, &copy) == DARTER_OK);
+    CHECK(darter_restore(copy, path, &restored) == DARTER_OK);
+    CHECK(memcmp(&taken, &restored, sizeof taken) == 0 && taken.pairs > 0 && taken.taken_at_ms > 0);
+    check_value(copy, "in the backup", "yes");
+    CHECK(darter_restore(copy, path, NULL) == DARTER_ERROR_USAGE);
+    darter_close(copy);
+    CHECK(darter_open("mem:16M", NULL, &copy) == DARTER_OK);
+    CHECK(truncate(path, 60) == 0);
+    CHECK(darter_restore(copy, path, NULL) == DARTER_ERROR_DAMAGED);
+    CHECK(darter_restore(copy, "/no/such/file", NULL) == DARTER_ERROR_OTHER);
+    CHECK(darter_backup(copy, NULL, NULL) == DARTER_ERROR_ARGUMENT);
+    CHECK(darter_backup(copy, path, NULL) == DARTER_OK);
+    CHECK(darter_restore(copy, path, &restored) == DARTER_OK && restored.pairs == 0);
+    darter_close(copy);
+}
+
 static void bad_input(darter_store *store) {
     static const char zeros[70000];
     darter_store *other = (darter_store *)1;
@@ -321,6 +391,8 @@ int main(int count, char **arguments) {
     many_keys(store);
     ranges(store);
     transactions(store);
+    whole_transactions(store);
+    backups(store, arguments[1]);
     bad_input(store);
     CHECK(darter_check(store, NULL) == DARTER_OK);
     darter_close(store);

@@ -10,7 +10,7 @@ mod classes {
     }
     classes!(Error UsageError MissingError ExistsError ReadOnlyError TooLongError FullError HeldBackError);
     classes!(DisconnectedError ShutOutError InterruptedError ConflictError DamagedError VersionError);
-    classes!(TableError ForkedError ClosedError);
+    classes!(TableError ForkedError ClosedError SnapshotError);
 }
 
 /// Returns the exception of an operation on a closed store or a transaction that has ended.
@@ -54,6 +54,7 @@ fn class(error: &Error) -> fn((String, bool)) -> PyErr {
         ErrorKind::Forked => classes::ForkedError::new_err,
         ErrorKind::Version => classes::VersionError::new_err,
         ErrorKind::Damaged => classes::DamagedError::new_err,
+        ErrorKind::Snapshot => classes::SnapshotError::new_err,
         ErrorKind::Table => classes::TableError::new_err,
         _ => classes::Error::new_err,
     }

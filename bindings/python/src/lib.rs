@@ -1,6 +1,7 @@
 //! The extension module `darter._darter`: a store, iterators over its ranges and transactions, as
 //! classes that the Python package `darter` (python/darter) completes.
 
+mod backup;
 mod bytes;
 mod errors;
 mod handle;

@@ -1,5 +1,6 @@
 //! The operations of a store.
 
+use crate::backup;
 use crate::bytes::{Bytes, to_python};
 use crate::errors;
 use crate::handle::{CLOSED, Handle};
@@ -9,6 +10,7 @@ use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use std::ops::Bound as End;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Number of pairs that `put_many` and `remove_many` hold at a time.
@@ -449,6 +451,28 @@ impl Store {
         dict.set_item("unverified_bytes", check.unverified_bytes)?;
         dict.set_item("repaired_bytes", check.repaired_bytes)?;
         Ok(dict)
+    }
+
+    /// Writes a backup to a file, for `darter.Store.backup`.
+    #[pyo3(name = "_backup")]
+    fn backup<'py>(&self, py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py, PyDict>> {
+        backup::backup(&self.handle, py, path)
+    }
+
+    /// Stores all pairs of a backup in this pool, which must be empty. The pool may have another size
+    /// and index than the one that was backed up. The pairs appear at one moment.
+    ///
+    /// >>> import darter, tempfile
+    /// >>> db[b"pear"] = b"green"
+    /// >>> with tempfile.TemporaryDirectory() as folder:
+    /// ...     db.backup(folder + "/fruit.backup")["pairs"]
+    /// ...     with darter.open("mem:16M") as copy:
+    /// ...         copy.restore(folder + "/fruit.backup")["pairs"], copy[b"pear"]
+    /// 1
+    /// (1, b'green')
+    #[pyo3(signature = (path, /))]
+    fn restore<'py>(&self, py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py, PyDict>> {
+        backup::restore(&self.handle, py, path)
     }
 }
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import array
 import copy
 import threading
+import time
 from collections.abc import MutableMapping
+from pathlib import Path
 
 import darter
 import pytest
@@ -117,6 +119,33 @@ def test_stats_and_check(db: darter.Store) -> None:
     assert check["sound"] and check["leaked_bytes"] == 0 and check["keys"] == 100
     assert db.check(repair=True)["sound"] and db.notes() is not None
     db.persist()
+
+
+def test_a_backup_is_restored(db: darter.Store, tmp_path: Path) -> None:
+    db.put_many((b"%d" % number, b"v" * 100) for number in range(1000))
+    db.table("ages", key=str)["Ada"] = 36
+    backup = db.backup(tmp_path / "backup")
+    assert backup["pairs"] == len(db) and abs(backup["taken_at"] - time.time()) < 3600
+    with darter.open("mem:32M", index="dart") as other:
+        assert other.restore(str(tmp_path / "backup")) == backup
+        assert list(other.items()) == list(db.items()) and other.table("ages", key=str)["Ada"] == 36
+        with pytest.raises(darter.ExistsError, match="not empty"):
+            other.restore(tmp_path / "backup")
+    whole = (tmp_path / "backup").read_bytes()
+    with darter.open("mem:32M") as other:
+        for damaged in (whole[:-1], whole[:5000] + b"?" + whole[5001:], whole[:60]):
+            (tmp_path / "damaged").write_bytes(damaged)
+            with pytest.raises(darter.DamagedError):
+                other.restore(tmp_path / "damaged")
+        (tmp_path / "other").write_bytes(b"pear")
+        with pytest.raises(darter.VersionError, match="no backup"):
+            other.restore(tmp_path / "other")
+        with pytest.raises(FileNotFoundError):
+            other.restore(tmp_path / "absent")
+        assert len(other) == 0
+    with pytest.raises(FileNotFoundError):
+        db.backup(tmp_path / "absent" / "backup")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["backup", "damaged", "other"]
 
 
 def test_a_file_is_opened_again(url: str) -> None:

@@ -1,6 +1,7 @@
 """The extension module."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from os import PathLike
 from typing import Any, Literal, TypedDict, TypeVar, overload
 
 from typing_extensions import Buffer, Self, Unpack
@@ -33,6 +34,12 @@ class Stats(TypedDict):
     pool_bytes: int
     used_bytes: int
     members: list[int]
+
+class Backup(TypedDict):
+    pairs: int
+    bytes: int
+    taken_at: float
+    pool_id: int
 
 class Check(TypedDict):
     sound: bool
@@ -128,6 +135,8 @@ class Store(MutableMapping[bytes, bytes]):
     def persist(self) -> None: ...
     def stats(self) -> Stats: ...
     def check(self, *, repair: bool = False) -> Check: ...
+    def _backup(self, path: str | PathLike[str]) -> Backup: ...
+    def restore(self, path: str | PathLike[str], /) -> Backup: ...
 
 class Pairs(Iterator[D]):
     def __iter__(self) -> Self: ...

@@ -14,6 +14,7 @@ __all__ = [
     "MissingError",
     "ReadOnlyError",
     "ShutOutError",
+    "SnapshotError",
     "TableError",
     "TooLongError",
     "UsageError",
@@ -92,6 +93,10 @@ class ShutOutError(Error):
 
 class InterruptedError(ShutOutError):
     """The membership ended during the operation, which took effect or not."""
+
+
+class SnapshotError(Error):
+    """A backup cannot begin at this moment, or the pool has become too full for it."""
 
 
 class DamagedError(Error):

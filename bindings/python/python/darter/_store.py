@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import random
 import time
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer, Self, Unpack
 
-    from darter._darter import Options
+    from darter._darter import Backup, Options
 
 __all__ = ["Store", "Transaction", "open"]
 
@@ -262,6 +263,33 @@ class Store(_darter.Store):
         [((1912, 'Alan'), 'London')]
         """
         return Table(self, name, key, value)
+
+    def backup(self, path: str | os.PathLike[str], /) -> Backup:
+        """Writes all pairs of the pool as of this moment to a file, which is replaced when the backup
+        is complete. Other processes go on writing meanwhile. `restore` and `darter restore - < FILE`
+        read it.
+
+        `taken_at` is the moment of the backup, in seconds since 1970.
+
+        >>> import tempfile
+        >>> db = open("mem:16M")
+        >>> db[b"pear"] = b"green"
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     backup = db.backup(folder + "/fruit.backup")
+        >>> backup["pairs"], backup["bytes"]
+        (1, 9)
+        """
+        if os.path.exists(path) and not os.path.isfile(path):
+            return self._backup(path)  # a pipe or a device
+        draft = f"{os.fspath(path)}.{os.getpid()}.draft"
+        try:
+            backup = self._backup(draft)
+            os.replace(draft, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.remove(draft)
+            raise
+        return backup
 
     def tables(self) -> list[str]:
         """Returns the names of the tables that have pairs.

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 if TYPE_CHECKING:
     import darter
-    from darter._darter import Check, Options, Stats
+    from os import PathLike
+
+    from darter._darter import Backup, Check, Options, Stats
     from typing_extensions import Buffer, Self, Unpack
 
 __all__ = ["Store", "open"]
@@ -177,6 +179,14 @@ class Store:
     async def stats(self) -> Stats:
         """Returns counts and sizes, by a walk of the whole index."""
         return await self.run(self.blocking.stats)
+
+    async def backup(self, path: str | PathLike[str], /) -> Backup:
+        """Writes a backup to a file, as `darter.Store.backup` does."""
+        return await self.run(self.blocking.backup, path)
+
+    async def restore(self, path: str | PathLike[str], /) -> Backup:
+        """Restores a backup from a file, as `darter.Store.restore` does."""
+        return await self.run(self.blocking.restore, path)
 
     async def check(self, *, repair: bool = False) -> Check:
         """Verifies every invariant, as `darter.Store.check` does."""
