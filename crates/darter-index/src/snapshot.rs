@@ -34,6 +34,8 @@ const BEHIND: [u8; 2] = [0xff, b'o' + 1];
 const FRONT: usize = OLD_VALUES.len() + 8;
 const ABSENT: u8 = 0;
 const PRESENT: u8 = 1;
+/// Number of values that are preserved at a time.
+const PRESERVED_AT_ONCE: usize = 32;
 /// Number of preserved values that are removed at a time.
 const REMOVED_AT_ONCE: usize = 256;
 
@@ -76,9 +78,25 @@ async fn preserve<F: Fabric, I: OrderedIndex<F>>(
     snapshot: SnapshotId,
     keys: &[&[u8]],
 ) -> Result<()> {
+    // A few at a time, since their values are in memory together.
+    for keys in keys.chunks(PRESERVED_AT_ONCE) {
+        if !preserve_some(index, client, snapshot, keys).await? {
+            return give_up(client, snapshot).await;
+        }
+    }
+    Ok(())
+}
+
+/// Preserves the values of some keys. Returns false if one of them cannot be preserved.
+async fn preserve_some<F: Fabric, I: OrderedIndex<F>>(
+    index: &I,
+    client: &mut Client<F>,
+    snapshot: SnapshotId,
+    keys: &[&[u8]],
+) -> Result<bool> {
     let keys: Vec<&[u8]> = keys.iter().copied().filter(|key| !is_old_value(key)).collect();
     if keys.iter().any(|key| FRONT + key.len() > KEY_BYTES_MAX) {
-        return give_up(client, snapshot).await;
+        return Ok(false);
     }
     let places: Vec<Vec<u8>> = keys.iter().map(|key| place(snapshot, key)).collect();
     let known = index.multi_get(client, &slices(&places)).await?;
@@ -89,12 +107,12 @@ async fn preserve<F: Fabric, I: OrderedIndex<F>>(
         record.extend(value.unwrap_or_default());
         match index.put(client, &places[i], &record, Condition::Absent).await {
             Err(IndexError::ValueTooLong { .. } | IndexError::Pool(PoolError::TooLarge { .. })) => {
-                return give_up(client, snapshot).await;
+                return Ok(false);
             }
             put => drop(put?),
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 async fn give_up<F: Fabric>(client: &mut Client<F>, snapshot: SnapshotId) -> Result<()> {

@@ -18,7 +18,7 @@ use folder::{Folder, Saved};
 use indicatif::{ProgressBar, ProgressStyle};
 use sha2::{Digest, Sha256};
 use std::fmt::Display;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, IsTerminal, Read, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -76,6 +76,9 @@ impl BackupCommand {
         let is_stream = self.to.as_os_str() == "-";
         if is_stream && self.keep.is_some() {
             return Err(Failure::usage("--keep removes backups from a folder; name one instead of `-`"));
+        }
+        if is_stream && io::stdout().is_terminal() {
+            return Err(Failure::usage("a backup is not text; name a folder, or redirect stdout to a file"));
         }
         let store = self.pool.existing()?;
         let interrupt = Interrupt::on_signals()?;

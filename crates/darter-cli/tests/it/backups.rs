@@ -5,6 +5,7 @@ use crate::PROGRAM;
 use crate::scene::Scene;
 use darter::{PoolUrl, Store};
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -185,6 +186,35 @@ fn a_killed_backup_leaves_the_pool_and_the_folder_usable() {
     let url = new_pool(&scene, "copy");
     scene.run(&["restore", &folder, "--pool", &url]).code(0);
     assert!(export(&scene, &url) == export(&scene, &scene.url()));
+}
+
+/// A process that is stopped is named, and changes of others go on.
+#[test]
+fn a_stopped_process_is_named_and_holds_nothing_up() {
+    let scene = Scene::new();
+    let mut stopped = Command::new(PROGRAM)
+        .args(["shell", "--pool", &scene.url()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    stopped.stdin.as_mut().unwrap().write_all(b"put pear green\nget pear\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(stopped.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "green\n");
+    let signal = |name: &str| {
+        let pid = stopped.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    };
+    signal("-STOP");
+    let folder = path(&scene, "backups");
+    let named = format!("process {}", stopped.id());
+    scene.run(&["backup", &folder]).code(1).err("the snapshot cannot begin").err(&named);
+    scene.run(&["put", "plum", "blue"]).code(0);
+    signal("-CONT");
+    scene.run(&["backup", &folder]).code(0).err("2 pairs");
+    drop(stopped.stdin.take());
+    stopped.wait().unwrap();
 }
 
 #[test]
