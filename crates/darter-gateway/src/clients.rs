@@ -3,6 +3,7 @@
 //! the others.
 
 use super::acl::DEFAULT;
+use super::mailbox::Mailbox;
 use super::request::Arguments;
 use super::subcommands::{SUBCOMMANDS, Subcommand};
 use super::table::Command;
@@ -10,8 +11,11 @@ use darter_fabric::wire::{Inbox, Outbox};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -48,7 +52,23 @@ pub(super) struct ClientInfo {
     pub is_busy: AtomicBool,
     waiting: Waiting,
     is_monitor: AtomicBool,
+    /// Whether the client has gone.
+    is_gone: AtomicBool,
+    /// Its messages, if there may be any.
+    mailbox: OnceLock<Arc<Mailbox>>,
+    /// Wakes its task.
+    waker: OnceLock<Waker>,
+    tracking: TrackingInfo,
     pub(super) names: Mutex<Names>,
+}
+
+/// Whether a client tracks keys.
+#[derive(Debug)]
+struct TrackingInfo {
+    /// The id of the client to which its invalidations go, 0 if to itself, or -1 if it tracks none.
+    redirection: AtomicI64,
+    is_broadcast: AtomicBool,
+    is_broken: AtomicBool,
 }
 
 /// Whether a client waits in a command.
@@ -205,6 +225,69 @@ impl ClientInfo {
         self.is_monitor.store(yes, Ordering::Relaxed);
     }
 
+    /// Records that the client tracks keys, and the client to which its invalidations go.
+    pub(super) fn tracks(&self, redirection: Option<u64>, is_broadcast: bool) {
+        let TrackingInfo { redirection: to, is_broadcast: broadcast, is_broken } = &self.tracking;
+        is_broken.store(false, Ordering::Relaxed);
+        broadcast.store(is_broadcast, Ordering::Relaxed);
+        to.store(redirection.unwrap_or(0).cast_signed(), Ordering::Relaxed);
+    }
+
+    /// Records that the client tracks no keys.
+    pub(super) fn tracks_nothing(&self) {
+        self.tracks(None, false);
+        self.tracking.redirection.store(-1, Ordering::Relaxed);
+    }
+
+    /// Returns the id of the client to which its invalidations go, 0 if they go to itself, or -1 if it
+    /// tracks no keys.
+    pub(super) fn redirection(&self) -> i64 {
+        self.tracking.redirection.load(Ordering::Relaxed)
+    }
+
+    /// Records that the client to which its invalidations go has gone.
+    pub(super) fn redirection_broke(&self) {
+        self.tracking.is_broken.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the client to which its invalidations go has gone.
+    pub(super) fn is_redirection_broken(&self) -> bool {
+        self.tracking.is_broken.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the client has gone.
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Acquire)
+    }
+
+    /// Must be called by the client's task when it begins.
+    pub(super) fn begins(&self, waker: &Waker) {
+        let _ = self.waker.set(waker.clone());
+        fence(Ordering::SeqCst);
+    }
+
+    /// Returns the client's mailbox, if there may be messages.
+    #[inline]
+    pub(super) fn messages(&self) -> Option<&Arc<Mailbox>> {
+        self.mailbox.get()
+    }
+
+    /// Returns the client's mailbox, which is created if there is none. The client is cut off when more
+    /// bytes of messages wait.
+    pub(super) fn mailbox(&self, bytes_max: usize) -> &Arc<Mailbox> {
+        let mut is_new = false;
+        let mailbox = self.mailbox.get_or_init(|| {
+            is_new = true;
+            Mailbox::new(bytes_max)
+        });
+        if is_new {
+            // The task finds the mailbox when it begins, or waits for messages from now on.
+            fence(Ordering::SeqCst);
+            self.waker.get().into_iter().for_each(Waker::wake_by_ref);
+        }
+        mailbox
+    }
+
     /// Returns the type of the client.
     pub(super) fn kind(&self) -> ClientKind {
         let is_subscribed = self.subscribed.iter().any(|count| count.load(Ordering::Relaxed) > 0);
@@ -218,6 +301,9 @@ impl ClientInfo {
             (self.kind() == ClientKind::Subscriber, 'P'),
             (self.queued.load(Ordering::Relaxed) > 0, 'x'),
             (self.waiting.state.load(Ordering::Relaxed) != RUNNING, 'b'),
+            (self.redirection() >= 0, 't'),
+            (self.is_redirection_broken(), 'R'),
+            (self.tracking.is_broadcast.load(Ordering::Relaxed), 'B'),
         ];
         let flags: String =
             flags.into_iter().filter_map(|(is_set, letter)| is_set.then_some(letter)).collect();
@@ -255,7 +341,7 @@ impl ClientInfo {
         let _ = writeln!(
             line,
             "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={} \
-             qbuf-free={} argv-mem=0 multi-mem=0 rbs={} rbp={} obl={} oll=0 omem=0 tot-mem={} events=r cmd={} user={} redir=-1 resp={} \
+             qbuf-free={} argv-mem=0 multi-mem=0 rbs={} rbp={} obl={} oll=0 omem=0 tot-mem={} events=r cmd={} user={} redir={} resp={} \
              lib-name={} lib-ver={}",
             self.id,
             self.address,
@@ -278,6 +364,7 @@ impl ClientInfo {
             load(&held.all),
             self.last_command(),
             names.user,
+            self.redirection(),
             if self.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 },
             names.library,
             names.version,
@@ -333,6 +420,14 @@ impl Clients {
             is_busy: AtomicBool::new(false),
             waiting: Waiting::default(),
             is_monitor: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+            mailbox: OnceLock::new(),
+            waker: OnceLock::new(),
+            tracking: TrackingInfo {
+                redirection: AtomicI64::new(-1),
+                is_broadcast: AtomicBool::new(false),
+                is_broken: AtomicBool::new(false),
+            },
             names: Mutex::default(),
         });
         let mut all = lock(&self.all);
@@ -390,8 +485,15 @@ impl Clients {
     /// Removes a client.
     pub(super) fn leave(&self, id: u64) {
         let mut all = lock(&self.all);
-        all.clients.remove(&id);
+        if let Some((info, _)) = all.clients.remove(&id) {
+            info.is_gone.store(true, Ordering::Release);
+        }
         all.strangers.remove(&id);
+    }
+
+    /// Returns the client with an id.
+    pub(super) fn find(&self, id: u64) -> Option<Arc<ClientInfo>> {
+        lock(&self.all).clients.get(&id).map(|(info, _)| Arc::clone(info))
     }
 
     /// Marks a client as waiting in a command, until the returned value is dropped.
@@ -446,8 +548,9 @@ impl Connected {
     fn end_stranger(&mut self, id: u64) {
         self.strangers.remove(&id);
         // If it has no task yet, the task is aborted when it gets one.
-        if let Some((_, Some(task))) = self.clients.remove(&id) {
-            task.abort();
+        if let Some((info, task)) = self.clients.remove(&id) {
+            info.is_gone.store(true, Ordering::Release);
+            task.into_iter().for_each(|task| task.abort());
         }
     }
 }

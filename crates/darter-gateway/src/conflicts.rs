@@ -140,7 +140,11 @@ impl Conflicts {
 
 /// Returns whether the requests of a client are executed at once, and all replies are sent.
 pub(super) fn are_executed_at_once(client: &Client) -> bool {
-    client.is_trusted && client.queue.is_none() && !client.is_listening() && client.replies == Replies::Sent
+    client.is_trusted
+        && client.queue.is_none()
+        && !client.is_listening()
+        && !client.is_caching
+        && client.replies == Replies::Sent
 }
 
 /// Returns the command of a request that may overlap others: it is executed at once, and all that

@@ -55,6 +55,7 @@ mod status;
 mod subcommands;
 mod table;
 mod thread;
+mod tracking;
 mod turns;
 mod users;
 mod waiting;

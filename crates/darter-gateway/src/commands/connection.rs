@@ -71,7 +71,8 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result<(), Fault> {
     call.client.subscriptions = None;
     call.client.monitoring = None;
     call.client.info.is_monitor(false);
-    call.client.mailbox = None;
+    call.client.tracking = None;
+    call.client.is_caching = false;
     call.client.replies = Replies::Sent;
     call.client.sender = None;
     call.client.info.is_subscribed([0; 3]);

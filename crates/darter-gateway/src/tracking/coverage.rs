@@ -1,0 +1,123 @@
+//! Whether the other gateways report the keys that they change: each of them must have answered
+//! recently, and on the connection on which it sends its messages now.
+
+use crate::peers::PeerId;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How long an answer counts, from the time of the question. The other gateway continues to report
+/// for longer.
+const COUNTS_FOR: Duration = Duration::from_secs(10);
+/// How long a reading of the directory counts.
+const READ_FOR: Duration = Duration::from_secs(15);
+
+/// The other gateways, and until when each of them reports the keys that it changes.
+#[derive(Debug)]
+pub(super) struct Coverage {
+    /// The moment from which questions count time.
+    origin: Instant,
+    /// When the directory of gateways was last read; `None` if this gateway has none.
+    read: Option<Instant>,
+    others: BTreeMap<PeerId, Option<Instant>>,
+}
+
+impl Coverage {
+    /// Begins without other gateways. `is_in_directory` says whether there may be any.
+    pub(super) fn new(is_in_directory: bool, now: Instant) -> Self {
+        Self { origin: now, read: is_in_directory.then_some(now), others: BTreeMap::new() }
+    }
+
+    /// Returns whether all gateways report the keys that they change.
+    pub(super) fn is_complete(&self, now: Instant) -> bool {
+        self.read.is_none_or(|read| now < read + READ_FOR)
+            && self.others.values().all(|until| until.is_some_and(|until| now < until))
+    }
+
+    /// Returns the question that other gateways are asked now.
+    pub(super) fn question(&self, now: Instant) -> String {
+        now.saturating_duration_since(self.origin).as_millis().to_string()
+    }
+
+    /// Takes the answer of a gateway to a question. Returns whether it may have changed keys before
+    /// without a report; `None` if there was no such question.
+    pub(super) fn answered(&mut self, id: PeerId, question: &[u8], now: Instant) -> Option<bool> {
+        let millis = std::str::from_utf8(question).ok()?.parse().ok()?;
+        let asked = self.origin.checked_add(Duration::from_millis(millis)).filter(|asked| *asked <= now)?;
+        let before = self.others.insert(id, Some(asked + COUNTS_FOR)).flatten();
+        Some(before.is_none_or(|until| until <= now))
+    }
+
+    /// A gateway begins another connection, or its connection has ended: messages may be lost.
+    pub(super) fn lost(&mut self, id: PeerId) {
+        if let Some(until) = self.others.get_mut(&id) {
+            *until = None;
+        }
+    }
+
+    /// A gateway begins a connection.
+    pub(super) fn met(&mut self, id: PeerId) {
+        self.others.insert(id, None);
+    }
+
+    /// Takes the gateways of the directory. Returns whether one has gone that may have changed keys
+    /// without a report.
+    pub(super) fn read(&mut self, ids: impl Iterator<Item = PeerId>, now: Instant) -> bool {
+        let before = std::mem::take(&mut self.others);
+        self.others = ids.map(|id| (id, before.get(&id).copied().flatten())).collect();
+        self.read = Some(now);
+        let mut gone = before.iter().filter(|(id, _)| !self.others.contains_key(id));
+        gone.any(|(_, until)| until.is_none_or(|until| until <= now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u8) -> PeerId {
+        PeerId::from_bytes([number; 8])
+    }
+
+    #[test]
+    fn every_gateway_must_have_answered_recently() {
+        let start = Instant::now();
+        let mut coverage = Coverage::new(true, start);
+        assert!(coverage.is_complete(start));
+        coverage.read([id(1), id(2)].into_iter(), start);
+        assert!(!coverage.is_complete(start));
+        let (asked, later) = (start + Duration::from_secs(1), start + Duration::from_secs(2));
+        let question = coverage.question(asked);
+        assert_eq!(coverage.answered(id(1), question.as_bytes(), later), Some(true));
+        assert!(!coverage.is_complete(later));
+        assert_eq!(coverage.answered(id(2), question.as_bytes(), later), Some(true));
+        assert!(coverage.is_complete(later));
+        assert_eq!(coverage.answered(id(2), question.as_bytes(), later), Some(false));
+        // By the time of the question, not of the answer.
+        assert!(!coverage.is_complete(asked + COUNTS_FOR));
+        for nonsense in [&b""[..], b"x", b"99999999", b"99999999999999999999"] {
+            assert_eq!(coverage.answered(id(1), nonsense, later), None);
+        }
+    }
+
+    #[test]
+    fn a_new_connection_a_lost_one_and_a_new_gateway_end_it() {
+        let now = Instant::now();
+        let mut coverage = Coverage::new(true, now);
+        for change in [Coverage::lost, Coverage::met] {
+            coverage.read([id(1)].into_iter(), now);
+            coverage.answered(id(1), b"0", now);
+            assert!(coverage.is_complete(now));
+            change(&mut coverage, id(1));
+            assert!(!coverage.is_complete(now));
+            assert_eq!(coverage.answered(id(1), b"0", now), Some(true));
+        }
+        assert!(!coverage.read([id(1), id(2)].into_iter(), now));
+        assert!(!coverage.is_complete(now));
+        // It has gone without an answer.
+        assert!(coverage.read([id(1)].into_iter(), now));
+        assert!(coverage.is_complete(now));
+        assert!(!coverage.read([].into_iter(), now));
+        assert!(!coverage.is_complete(now + READ_FOR));
+        assert!(Coverage::new(false, now).is_complete(now + READ_FOR));
+    }
+}
