@@ -243,7 +243,7 @@ impl State {
             prefixes.iter().for_each(|prefix| self.prefixes.remove(prefix, token));
         }
         self.ended_items += tracker.keys;
-        if self.ended_items > self.table.items() / 2 {
+        if self.ended_items * 2 >= self.table.items() {
             let Self { clients, table, ended_items, .. } = self;
             table.retain(|token| clients.contains_key(&token));
             *ended_items = 0;
