@@ -159,7 +159,9 @@ mod tests {
             match dice.random_range(0..20) {
                 0 => {
                     table.retain(|token| token != client);
-                    model.values_mut().for_each(|clients| drop(clients.remove(&client)));
+                    for clients in model.values_mut() {
+                        clients.remove(&client);
+                    }
                     model.retain(|_, clients| !clients.is_empty());
                 }
                 1..8 => assert_eq!(table.take(&key), model.remove(&key).unwrap_or_default()),

@@ -284,7 +284,12 @@ fn write_randomly(address: std::net::SocketAddr, seed: u64, rounds: usize) {
     let (mut client, mut dice) = (Client::connect(address), Pcg64Mcg::seed_from_u64(seed));
     for _ in 0..rounds {
         let lines: String = (0..dice.random_range(1..6)).map(|_| change(&mut dice)).collect();
-        client.send(lines.as_bytes());
+        // Lines with quotes are sent as they are.
+        let requests = lines.lines().flat_map(|line| match line.contains('"') {
+            true => format!("{line}\r\n").into_bytes(),
+            false => request(&line.split(' ').collect::<Vec<_>>()),
+        });
+        client.send(&requests.collect::<Vec<u8>>());
         lines.lines().for_each(|_| drop(client.reply()));
     }
 }
