@@ -332,7 +332,14 @@ fn a_client_that_waits_for_elements_hears_of_changes() {
 /// what was there before hears of the change.
 #[test]
 fn a_client_hears_of_a_change_during_its_read() {
-    const ROUNDS: usize = 1000;
+    const ROUNDS: usize = 3000;
+    /// Ends the writer, also if the reader panics.
+    struct End<'r>(&'r AtomicUsize);
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.store(ROUNDS, Ordering::Release);
+        }
+    }
     let door = Door::new(GatewayOptions { threads: 2, ..GatewayOptions::default() });
     let mut tracking = Tracking::begin(door.address, "");
     let (mut writer, round) = (door.client(), AtomicUsize::new(0));
@@ -347,6 +354,7 @@ fn a_client_hears_of_a_change_during_its_read() {
                 writer.say(&format!("set k {number}"));
             }
         });
+        let _end = End(&round);
         for number in 1..=ROUNDS {
             round.store(number, Ordering::Release);
             let current = Reply::bulk(&number.to_string());
