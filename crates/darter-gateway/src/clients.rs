@@ -3,19 +3,17 @@
 //! the others.
 
 use super::acl::DEFAULT;
-use super::mailbox::Mailbox;
+use super::mail::Mail;
 use super::request::Arguments;
 use super::subcommands::{SUBCOMMANDS, Subcommand};
 use super::table::Command;
+use super::tracking::TrackingInfo;
 use darter_fabric::wire::{Inbox, Outbox};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::Waker;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -54,21 +52,10 @@ pub(super) struct ClientInfo {
     is_monitor: AtomicBool,
     /// Whether the client has gone.
     is_gone: AtomicBool,
-    /// Its messages, if there may be any.
-    mailbox: OnceLock<Arc<Mailbox>>,
-    /// Wakes its task.
-    waker: OnceLock<Waker>,
-    tracking: TrackingInfo,
+    /// Its messages.
+    pub mail: Mail,
+    pub(super) tracking: TrackingInfo,
     pub(super) names: Mutex<Names>,
-}
-
-/// Whether a client tracks keys.
-#[derive(Debug)]
-struct TrackingInfo {
-    /// The id of the client to which its invalidations go, 0 if to itself, or -1 if it tracks none.
-    redirection: AtomicI64,
-    is_broadcast: AtomicBool,
-    is_broken: AtomicBool,
 }
 
 /// Whether a client waits in a command.
@@ -225,67 +212,9 @@ impl ClientInfo {
         self.is_monitor.store(yes, Ordering::Relaxed);
     }
 
-    /// Records that the client tracks keys, and the client to which its invalidations go.
-    pub(super) fn tracks(&self, redirection: Option<u64>, is_broadcast: bool) {
-        let TrackingInfo { redirection: to, is_broadcast: broadcast, is_broken } = &self.tracking;
-        is_broken.store(false, Ordering::Relaxed);
-        broadcast.store(is_broadcast, Ordering::Relaxed);
-        to.store(redirection.unwrap_or(0).cast_signed(), Ordering::Relaxed);
-    }
-
-    /// Records that the client tracks no keys.
-    pub(super) fn tracks_nothing(&self) {
-        self.tracks(None, false);
-        self.tracking.redirection.store(-1, Ordering::Relaxed);
-    }
-
-    /// Returns the id of the client to which its invalidations go, 0 if they go to itself, or -1 if it
-    /// tracks no keys.
-    pub(super) fn redirection(&self) -> i64 {
-        self.tracking.redirection.load(Ordering::Relaxed)
-    }
-
-    /// Records that the client to which its invalidations go has gone.
-    pub(super) fn redirection_broke(&self) {
-        self.tracking.is_broken.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns whether the client to which its invalidations go has gone.
-    pub(super) fn is_redirection_broken(&self) -> bool {
-        self.tracking.is_broken.load(Ordering::Relaxed)
-    }
-
     /// Returns whether the client has gone.
     pub(super) fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Acquire)
-    }
-
-    /// Must be called by the client's task when it begins.
-    pub(super) fn begins(&self, waker: &Waker) {
-        let _ = self.waker.set(waker.clone());
-        fence(Ordering::SeqCst);
-    }
-
-    /// Returns the client's mailbox, if there may be messages.
-    #[inline]
-    pub(super) fn messages(&self) -> Option<&Arc<Mailbox>> {
-        self.mailbox.get()
-    }
-
-    /// Returns the client's mailbox, which is created if there is none. The client is cut off when more
-    /// bytes of messages wait.
-    pub(super) fn mailbox(&self, bytes_max: usize) -> &Arc<Mailbox> {
-        let mut is_new = false;
-        let mailbox = self.mailbox.get_or_init(|| {
-            is_new = true;
-            Mailbox::new(bytes_max)
-        });
-        if is_new {
-            // The task finds the mailbox when it begins, or waits for messages from now on.
-            fence(Ordering::SeqCst);
-            self.waker.get().into_iter().for_each(Waker::wake_by_ref);
-        }
-        mailbox
     }
 
     /// Returns the type of the client.
@@ -301,9 +230,9 @@ impl ClientInfo {
             (self.kind() == ClientKind::Subscriber, 'P'),
             (self.queued.load(Ordering::Relaxed) > 0, 'x'),
             (self.waiting.state.load(Ordering::Relaxed) != RUNNING, 'b'),
-            (self.redirection() >= 0, 't'),
-            (self.is_redirection_broken(), 'R'),
-            (self.tracking.is_broadcast.load(Ordering::Relaxed), 'B'),
+            (self.tracking.redirection() >= 0, 't'),
+            (self.tracking.is_broken(), 'R'),
+            (self.tracking.is_broadcast(), 'B'),
         ];
         let flags: String =
             flags.into_iter().filter_map(|(is_set, letter)| is_set.then_some(letter)).collect();
@@ -364,7 +293,7 @@ impl ClientInfo {
             load(&held.all),
             self.last_command(),
             names.user,
-            self.redirection(),
+            self.tracking.redirection(),
             if self.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 },
             names.library,
             names.version,
@@ -421,13 +350,8 @@ impl Clients {
             waiting: Waiting::default(),
             is_monitor: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
-            mailbox: OnceLock::new(),
-            waker: OnceLock::new(),
-            tracking: TrackingInfo {
-                redirection: AtomicI64::new(-1),
-                is_broadcast: AtomicBool::new(false),
-                is_broken: AtomicBool::new(false),
-            },
+            mail: Mail::default(),
+            tracking: TrackingInfo::default(),
             names: Mutex::default(),
         });
         let mut all = lock(&self.all);

@@ -101,7 +101,7 @@ impl Connection {
     /// Serves the client until either side ends the connection.
     pub(super) async fn run(mut self) {
         let info = Arc::clone(&self.client.info);
-        poll_fn(|context| Poll::Ready(info.begins(context.waker()))).await;
+        poll_fn(|context| Poll::Ready(info.mail.begins(context.waker()))).await;
         while self.turn().await.is_ok() {
             if self.client.is_closing {
                 // The last replies, as far as the client reads them.
@@ -165,7 +165,7 @@ impl Connection {
     /// not, the task is woken when one arrives.
     fn take_messages(&mut self, context: &Context<'_>) -> io::Result<bool> {
         let Self { client, outbox, worker, .. } = self;
-        let Some(mailbox) = client.info.messages() else { return Ok(false) };
+        let Some(mailbox) = client.info.mail.messages() else { return Ok(false) };
         let hears = client.hears();
         let taken = mailbox.poll_take(context, |message| {
             if outbox.bytes.capacity() == 0 {
@@ -183,7 +183,7 @@ impl Connection {
 
     /// Fails if the client is cut off from its messages; if it is later, the task is woken.
     fn check_cut_off(&self, context: &Context<'_>) -> io::Result<()> {
-        let Some(mailbox) = self.client.info.messages() else { return Ok(()) };
+        let Some(mailbox) = self.client.info.mail.messages() else { return Ok(()) };
         mailbox.poll_cut_off(context).map_err(|CutOff| self.is_cut_off())
     }
 

@@ -31,6 +31,7 @@ pub mod json;
 mod keyspace;
 #[cfg(feature = "scripts")]
 mod lua;
+mod mail;
 mod mailbox;
 mod monitors;
 mod named_keys;

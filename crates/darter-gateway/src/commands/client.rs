@@ -76,7 +76,7 @@ pub(super) async fn client(call: &mut Call<'_>) -> Result<(), Fault> {
         }
         b"getredir" => {
             with(2..=2)?;
-            call.reply.integer(call.client.info.redirection());
+            call.reply.integer(call.client.info.tracking.redirection());
         }
         b"tracking" => {
             with(3..=usize::MAX)?;

@@ -55,7 +55,7 @@ pub(super) fn subscribe(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault> {
     if kind == Kind::Pattern {
         call.args.from(1).try_for_each(|pattern| Glob::parse(pattern).map(drop))?;
     }
-    let mailbox = Arc::clone(call.client.info.mailbox(call.shared.options.message_bytes_max));
+    let mailbox = Arc::clone(call.client.info.mail.mailbox(call.shared.options.message_bytes_max));
     let (pubsub, id) = (&call.shared.pubsub, call.client.info.id);
     let new = || Box::new(Subscriptions::new(pubsub, id, mailbox));
     let mut subscriptions = call.client.subscriptions.take().unwrap_or_else(new);
@@ -111,7 +111,7 @@ fn keep(call: &mut Call<'_>, subscriptions: Box<Subscriptions>) {
 
 /// Writes the messages that wait for the client.
 fn write_messages(call: &mut Call<'_>, hears: Hears) {
-    if let Some(mailbox) = call.client.info.messages() {
+    if let Some(mailbox) = call.client.info.mail.messages() {
         mailbox.take_all(|message| call.reply.message(message, hears));
     }
 }

@@ -260,7 +260,7 @@ pub(super) fn tracking_info(call: &mut Call<'_>) {
         (mode == Some(&Mode::OptOut)).then_some("optout"),
         (mode == Some(&Mode::OptOut) && is_caching).then_some("caching-no"),
         settings.as_ref().is_some_and(|settings| settings.is_without_own).then_some("noloop"),
-        info.is_redirection_broken().then_some("broken_redirect"),
+        info.tracking.is_broken().then_some("broken_redirect"),
     ];
     let reply = &mut call.reply;
     reply.map(3);
@@ -268,7 +268,7 @@ pub(super) fn tracking_info(call: &mut Call<'_>) {
     reply.set(flags.iter().flatten().count());
     flags.iter().flatten().for_each(|flag| reply.bulk(flag.as_bytes()));
     reply.bulk(b"redirect");
-    reply.integer(info.redirection());
+    reply.integer(info.tracking.redirection());
     reply.bulk(b"prefixes");
     let none = BTreeSet::new();
     let prefixes = if let Some(Mode::Broadcast(prefixes)) = mode { prefixes } else { &none };

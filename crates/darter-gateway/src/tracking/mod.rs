@@ -13,6 +13,7 @@
 //! does not answer.
 
 mod coverage;
+mod info;
 mod reports;
 mod table;
 
@@ -21,6 +22,7 @@ use crate::mailbox::{Form, HeldBytes, Message};
 use crate::options::GatewayOptions;
 use crate::peers::Peers;
 use coverage::Coverage;
+pub(super) use info::TrackingInfo;
 pub(super) use reports::{follow, report};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -158,17 +160,17 @@ impl Invalidation {
     fn send(&mut self, tracker: &Tracker, tracking: &Tracking) {
         let (redirection, bytes_max) = (&tracker.settings.redirection, tracking.message_bytes_max);
         if let Some(target) = redirection.as_ref().filter(|target| target.is_gone()) {
-            tracker.info.redirection_broke();
+            tracker.info.tracking.redirection_broke();
             let id = format!("{}\r\n", target.id).into_bytes();
             let broken = Message::of(id, Form::BrokenRedirection, &tracking.held);
-            tracker.info.mailbox(bytes_max).put(&broken);
+            tracker.info.mail.mailbox(bytes_max).put(&broken);
             return;
         }
         let is_redirected = redirection.is_some();
         let form = Form::Invalidation { is_redirected };
         let new = || Message::of(self.bytes.clone(), form, &tracking.held);
         let message = self.messages[usize::from(is_redirected)].get_or_insert_with(new);
-        redirection.as_ref().unwrap_or(&tracker.info).mailbox(bytes_max).put(message);
+        redirection.as_ref().unwrap_or(&tracker.info).mail.mailbox(bytes_max).put(message);
     }
 }
 
@@ -238,7 +240,7 @@ impl State {
 
     fn end(&mut self, token: Token) {
         let Some(tracker) = self.clients.remove(&token) else { return };
-        tracker.info.tracks_nothing();
+        tracker.info.tracking.end();
         if let Mode::Broadcast(prefixes) = &tracker.settings.mode {
             prefixes.iter().for_each(|prefix| self.prefixes.remove(prefix, token));
         }
@@ -367,7 +369,7 @@ impl TrackingClient {
         let Some(tracker) = clients.get_mut(token) else { return };
         tracker.settings = Arc::clone(settings);
         let target = settings.redirection.as_ref().map(|target| target.id);
-        tracker.info.tracks(target, matches!(settings.mode, Mode::Broadcast(_)));
+        tracker.info.tracking.begin(target, matches!(settings.mode, Mode::Broadcast(_)));
         if let Mode::Broadcast(added) = &settings.mode {
             added.iter().for_each(|prefix| prefixes.insert(prefix, *token));
         }

@@ -8,7 +8,7 @@ use darter_gateway::GatewayOptions;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A client of RESP3 that tracks keys.
 pub struct Tracking {
@@ -332,7 +332,7 @@ fn a_client_that_waits_for_elements_hears_of_changes() {
 /// what was there before hears of the change.
 #[test]
 fn a_client_hears_of_a_change_during_its_read() {
-    const ROUNDS: usize = 3000;
+    const ROUNDS: usize = 500;
     /// Ends the writer, also if the reader panics.
     struct End<'r>(&'r AtomicUsize);
     impl Drop for End<'_> {
@@ -344,11 +344,16 @@ fn a_client_hears_of_a_change_during_its_read() {
     let mut tracking = Tracking::begin(door.address, "");
     let (mut writer, round) = (door.client(), AtomicUsize::new(0));
     // The key is read first, and the others take some time.
-    let read = (0..200).fold("mget k".to_owned(), |read, number| read + &format!(" other{number}"));
+    let read = (0..2000).fold("mget k".to_owned(), |read, number| read + &format!(" other{number}"));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for number in 1..=ROUNDS {
                 while round.load(Ordering::Acquire) < number {
+                    std::thread::yield_now();
+                }
+                // Another moment of the read in each round.
+                let since = Instant::now();
+                while since.elapsed() < Duration::from_micros(number as u64 % 50 * 100) {
                     std::thread::yield_now();
                 }
                 writer.say(&format!("set k {number}"));
