@@ -45,6 +45,15 @@ pub(super) enum Replies {
     SkipNext,
 }
 
+/// Whether a request of a client that tracks keys is an exception.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Caching {
+    /// It is not.
+    Usual,
+    /// It follows `CLIENT CACHING`.
+    Exception,
+}
+
 /// The state of a client between two requests.
 #[derive(Debug)]
 pub(super) struct Client {
@@ -78,8 +87,8 @@ pub(super) struct Client {
     pub sender: Option<Meeting>,
     /// The keys that the client tracks, and how.
     pub tracking: Option<TrackingClient>,
-    /// Whether `CLIENT CACHING` applies to the request, or to the transaction in progress.
-    pub is_caching: bool,
+    /// Whether the request, or the transaction in progress, follows `CLIENT CACHING`.
+    pub caching: Caching,
     /// The declared keys of the script in progress, if the client tracks keys.
     pub script_keys: Option<Vec<Vec<u8>>>,
     /// The place of the client among those that wait for elements, during a command that waits.
@@ -110,7 +119,7 @@ impl Client {
             published: Published::default(),
             sender: None,
             tracking: None,
-            is_caching: false,
+            caching: Caching::Usual,
             script_keys: None,
             waiter: None,
             ahead: Ahead::No,

@@ -474,7 +474,9 @@ impl Connected {
         // If it has no task yet, the task is aborted when it gets one.
         if let Some((info, task)) = self.clients.remove(&id) {
             info.is_gone.store(true, Ordering::Release);
-            task.into_iter().for_each(|task| task.abort());
+            if let Some(task) = task {
+                task.abort();
+            }
         }
     }
 }

@@ -101,7 +101,11 @@ impl Connection {
     /// Serves the client until either side ends the connection.
     pub(super) async fn run(mut self) {
         let info = Arc::clone(&self.client.info);
-        poll_fn(|context| Poll::Ready(info.mail.begins(context.waker()))).await;
+        poll_fn(|context| {
+            info.mail.begins(context.waker());
+            Poll::Ready(())
+        })
+        .await;
         while self.turn().await.is_ok() {
             if self.client.is_closing {
                 // The last replies, as far as the client reads them.

@@ -70,7 +70,7 @@ pub(super) use runs::{execute_run, run_length};
 #[cfg(feature = "scripts")]
 pub(super) use scripting::runs_scripts;
 
-use super::call::{Ahead, Call, Client, Replies, cut, shown, wrong_arity};
+use super::call::{Ahead, Caching, Call, Client, Replies, cut, shown, wrong_arity};
 use super::fault::Fault;
 use super::keyspace::{End, Join, Kind};
 use super::named_keys;
@@ -136,8 +136,9 @@ pub(super) async fn perform(call: &mut Call<'_>) -> Option<(&'static Command, En
     }
     call.client.is_resp3 = call.reply.is_resp3();
     // `CLIENT CACHING` applies to the next request, or to a transaction.
-    call.client.is_caching &=
-        call.client.queue.is_some() || command.is_some_and(|command| command.id == CommandId::Client);
+    if call.client.queue.is_none() && command.is_none_or(|command| command.id != CommandId::Client) {
+        call.client.caching = Caching::Usual;
+    }
     call.client.info.has_queued(call.client.queue.as_ref().map(|queue| queue.len()));
     if call.client.replies != Replies::Sent && !has_to_wait(call.client) {
         let is_heard =

@@ -58,7 +58,7 @@ pub(super) async fn tell(call: &mut Call<'_>) -> Result<(), Fault> {
         }
         Some(MessageKind::Users) => call.shared.acl.news.notify_one(),
         Some(MessageKind::Track) => call.shared.peers.report_to(sender.id, Instant::now(), payload),
-        Some(MessageKind::Tracked) => call.shared.tracking.has_answered(sender.id, payload),
+        Some(MessageKind::Tracked) => call.shared.tracking.has_confirmed(sender.id, payload),
         Some(MessageKind::Changed) => call.shared.tracking.others_changed(payload),
         // A later version has sent it.
         None => {}

@@ -2,7 +2,7 @@
 //! track keys: they enter the keys that they read, and report those that they have changed.
 
 use super::permission::keys_used;
-use crate::call::Call;
+use crate::call::{Caching, Call};
 use crate::clients::ClientInfo;
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
 use crate::keyspace::Changes;
@@ -60,8 +60,8 @@ fn track(call: &Call<'_>, command: &Command) {
     let Some(tracking) = &call.client.tracking else { return };
     let is_tracked = match tracking.settings.mode {
         Mode::Read => true,
-        Mode::OptIn => call.client.is_caching,
-        Mode::OptOut => !call.client.is_caching,
+        Mode::OptIn => call.client.caching == Caching::Exception,
+        Mode::OptOut => call.client.caching == Caching::Usual,
         Mode::Broadcast(_) => false,
     };
     // The scripts' own commands count.
@@ -69,14 +69,13 @@ fn track(call: &Call<'_>, command: &Command) {
     if !is_tracked || is_script {
         return;
     }
-    match &call.client.script_keys {
-        Some(keys) => tracking.will_read(keys.iter().map(Vec::as_slice)),
-        None => {
-            let keys = keys_used(command, &call.args, 0);
-            if !keys.is_empty() {
-                tracking.will_read(keys.iter().map(|key| call.args.get(key.at)));
-            }
-        }
+    if let Some(keys) = &call.client.script_keys {
+        tracking.will_read(keys.iter().map(Vec::as_slice));
+        return;
+    }
+    let keys = keys_used(command, &call.args, 0);
+    if !keys.is_empty() {
+        tracking.will_read(keys.iter().map(|key| call.args.get(key.at)));
     }
 }
 
@@ -85,10 +84,16 @@ fn track(call: &Call<'_>, command: &Command) {
 struct Options<'a> {
     redirection: Option<Arc<ClientInfo>>,
     prefixes: Vec<&'a [u8]>,
-    is_broadcast: bool,
-    is_opt_in: bool,
-    is_opt_out: bool,
-    is_without_own: bool,
+    words: Vec<Word>,
+}
+
+/// An option without a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    Broadcast,
+    OptIn,
+    OptOut,
+    WithoutOwn,
 }
 
 impl<'a> Options<'a> {
@@ -111,15 +116,19 @@ impl<'a> Options<'a> {
                     options.prefixes.push(prefix);
                     at += 1;
                 }
-                (b"bcast", _) => options.is_broadcast = true,
-                (b"optin", _) => options.is_opt_in = true,
-                (b"optout", _) => options.is_opt_out = true,
-                (b"noloop", _) => options.is_without_own = true,
+                (b"bcast", _) => options.words.push(Word::Broadcast),
+                (b"optin", _) => options.words.push(Word::OptIn),
+                (b"optout", _) => options.words.push(Word::OptOut),
+                (b"noloop", _) => options.words.push(Word::WithoutOwn),
                 _ => return Err(SYNTAX),
             }
             at += 1;
         }
         Ok(options)
+    }
+
+    fn has(&self, word: Word) -> bool {
+        self.words.contains(&word)
     }
 
     /// Fails if the options are not compatible with each other, or with the mode so far.
@@ -134,19 +143,20 @@ impl<'a> Options<'a> {
             Some(Mode::Broadcast(prefixes)) => Some(prefixes),
             _ => None,
         };
-        if !self.is_broadcast && !self.prefixes.is_empty() {
+        if !self.has(Word::Broadcast) && !self.prefixes.is_empty() {
             return Err(Fault::said("ERR PREFIX option requires BCAST mode to be enabled"));
         }
-        if before.is_some() && prefixes.is_some() != self.is_broadcast {
+        if before.is_some() && prefixes.is_some() != self.has(Word::Broadcast) {
             return Err(switched("BCAST mode on/off"));
         }
-        if self.is_broadcast && (self.is_opt_in || self.is_opt_out) {
+        if self.has(Word::Broadcast) && (self.has(Word::OptIn) || self.has(Word::OptOut)) {
             return Err(Fault::said("ERR OPTIN and OPTOUT are not compatible with BCAST"));
         }
-        if self.is_opt_in && self.is_opt_out {
+        if self.has(Word::OptIn) && self.has(Word::OptOut) {
             return Err(Fault::said("ERR You can't specify both OPTIN mode and OPTOUT mode"));
         }
-        if self.is_opt_in && before == Some(&Mode::OptOut) || self.is_opt_out && before == Some(&Mode::OptIn)
+        if self.has(Word::OptIn) && before == Some(&Mode::OptOut)
+            || self.has(Word::OptOut) && before == Some(&Mode::OptIn)
         {
             return Err(switched("OPTIN/OPTOUT mode"));
         }
@@ -178,9 +188,9 @@ impl<'a> Options<'a> {
 
     fn settings(self, before: Option<&Mode>) -> Settings {
         let mode = match before {
-            _ if self.is_opt_in => Mode::OptIn,
-            _ if self.is_opt_out => Mode::OptOut,
-            _ if !self.is_broadcast => Mode::Read,
+            _ if self.has(Word::OptIn) => Mode::OptIn,
+            _ if self.has(Word::OptOut) => Mode::OptOut,
+            _ if !self.has(Word::Broadcast) => Mode::Read,
             before => {
                 let mut all = BTreeSet::new();
                 if let Some(Mode::Broadcast(prefixes)) = before {
@@ -193,7 +203,8 @@ impl<'a> Options<'a> {
                 Mode::Broadcast(all)
             }
         };
-        Settings { mode, redirection: self.redirection, is_without_own: self.is_without_own }
+        let is_without_own = self.has(Word::WithoutOwn);
+        Settings { mode, redirection: self.redirection, is_without_own }
     }
 }
 
@@ -214,7 +225,7 @@ pub(super) async fn tracking(call: &mut Call<'_>) -> Result<(), Fault> {
                 None => call.shared.tracking.begin(&call.client.info, settings, &call.shared.peers).await,
             });
         }
-        b"off" => (call.client.tracking, call.client.is_caching) = (None, false),
+        b"off" => (call.client.tracking, call.client.caching) = (None, Caching::Usual),
         _ => return Err(SYNTAX),
     }
     call.reply.ok();
@@ -242,14 +253,14 @@ pub(super) fn caching(call: &mut Call<'_>) -> Result<(), Fault> {
         }
         _ => return Err(SYNTAX),
     }
-    call.client.is_caching = true;
+    call.client.caching = Caching::Exception;
     call.reply.ok();
     Ok(())
 }
 
 /// `CLIENT TRACKINGINFO`.
 pub(super) fn tracking_info(call: &mut Call<'_>) {
-    let (is_caching, info) = (call.client.is_caching, &call.client.info);
+    let (is_caching, info) = (call.client.caching == Caching::Exception, &call.client.info);
     let settings = call.client.tracking.as_ref().map(|tracking| Arc::clone(&tracking.settings));
     let mode = settings.as_ref().map(|settings| &settings.mode);
     let flags = [
@@ -273,5 +284,7 @@ pub(super) fn tracking_info(call: &mut Call<'_>) {
     let none = BTreeSet::new();
     let prefixes = if let Some(Mode::Broadcast(prefixes)) = mode { prefixes } else { &none };
     reply.array(prefixes.len());
-    prefixes.iter().for_each(|prefix| reply.bulk(prefix));
+    for prefix in prefixes {
+        reply.bulk(prefix);
+    }
 }

@@ -24,7 +24,7 @@ pub(crate) enum Changes {
 #[derive(Debug, Default)]
 pub(super) struct Changed {
     is_recording: bool,
-    has_changed: bool,
+    is_changing: bool,
     are_too_many: bool,
     keys: Vec<Vec<u8>>,
     bytes: usize,
@@ -43,7 +43,7 @@ fn key_of(place: &[u8]) -> Option<&[u8]> {
 
 impl Changed {
     fn begin(&mut self, is_recording: bool) {
-        (self.is_recording, self.has_changed, self.are_too_many, self.bytes) =
+        (self.is_recording, self.is_changing, self.are_too_many, self.bytes) =
             (is_recording, false, false, 0);
         self.keys.clear();
     }
@@ -51,14 +51,14 @@ impl Changed {
     /// Notes that the record at a place has changed, or may have.
     #[inline]
     pub(super) fn note(&mut self, place: &[u8]) {
-        self.has_changed = true;
+        self.is_changing = true;
         if self.is_recording {
             self.record(place);
         }
     }
 
     fn note_everything(&mut self) {
-        (self.has_changed, self.are_too_many, self.keys) = (true, true, Vec::new());
+        (self.is_changing, self.are_too_many, self.keys) = (true, true, Vec::new());
     }
 
     #[cold]
@@ -76,7 +76,7 @@ impl Changed {
     }
 
     fn take(&mut self) -> Changes {
-        if !std::mem::take(&mut self.has_changed) {
+        if !std::mem::take(&mut self.is_changing) {
             return Changes::Nothing;
         }
         if !self.is_recording || self.are_too_many {
@@ -152,7 +152,7 @@ mod tests {
             keys.set(b"a", b"v", None).await.unwrap();
             assert_eq!(keys.take_changes(), Changes::Everything);
             keys.begin_changes(true);
-            for number in 0..BYTES_MAX / (KEY_BYTES + 4) + 1 {
+            for number in 0..=BYTES_MAX / (KEY_BYTES + 4) {
                 keys.set(format!("{number:04}").as_bytes(), b"", None).await.unwrap();
             }
             assert_eq!(keys.take_changes(), Changes::Everything);

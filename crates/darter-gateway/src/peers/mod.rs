@@ -74,8 +74,8 @@ pub(super) enum MessageKind {
     Users,
     /// Clients of the sender track keys. The payload is the sender's time.
     Track,
-    /// The answer: from now on the sender reports the keys that it changes. The payload is that of the
-    /// question.
+    /// The confirmation: from now on the sender reports the keys that it changes. The payload is that
+    /// of the request.
     Tracked,
     /// Keys have changed.
     Changed,
@@ -169,7 +169,7 @@ impl Way {
         self.tracks_until.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Ends the reports to a gateway that has not asked for them recently.
+    /// Ends the reports to a gateway that has not requested them recently.
     fn forget(&self, now: Instant) {
         let mut until = self.tracks_until.lock().unwrap_or_else(PoisonError::into_inner);
         *until = until.filter(|until| *until > now);
@@ -248,19 +248,19 @@ impl Peers {
         }
     }
 
-    /// Begins to report changed keys to a gateway, or continues, and sends it an answer. Does nothing
-    /// if there is no connection to it.
-    pub(super) fn report_to(&self, id: PeerId, now: Instant, answer: &[u8]) {
+    /// Begins to report changed keys to a gateway, or continues, and confirms that. Without a connection
+    /// to the gateway it does nothing.
+    pub(super) fn report_to(&self, id: PeerId, now: Instant, payload: &[u8]) {
         let links = self.links();
         let Some(way) = links.get(&id) else { return };
         *way.tracks_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(now + TRACKS_FOR);
         self.count_tracking(&links);
-        // A change that is not reported has taken effect before the answer leaves.
+        // A change that is not reported has taken effect before the confirmation leaves.
         fence(Ordering::SeqCst);
-        way.mailbox.put(&self.message(MessageKind::Tracked, b"", answer));
+        way.mailbox.put(&self.message(MessageKind::Tracked, b"", payload));
     }
 
-    /// Ends the reports to gateways that have not asked for them recently.
+    /// Ends the reports to gateways that have not requested them recently.
     pub(super) fn forget_tracking(&self, now: Instant) {
         let links = self.links();
         links.values().for_each(|way| way.forget(now));

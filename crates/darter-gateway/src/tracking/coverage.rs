@@ -1,11 +1,11 @@
-//! Whether the other gateways report the keys that they change: each of them must have answered
+//! Whether the other gateways report the keys that they change: each of them must have confirmed that
 //! recently, and on the connection on which it sends its messages now.
 
 use crate::peers::PeerId;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long an answer counts, from the time of the question. The other gateway continues to report
+/// How long a confirmation counts, from the time of the request. The other gateway continues to report
 /// for longer.
 const COUNTS_FOR: Duration = Duration::from_secs(10);
 /// How long a reading of the directory counts.
@@ -14,7 +14,7 @@ const READ_FOR: Duration = Duration::from_secs(15);
 /// The other gateways, and until when each of them reports the keys that it changes.
 #[derive(Debug)]
 pub(super) struct Coverage {
-    /// The moment from which questions count time.
+    /// The moment from which requests count time.
     origin: Instant,
     /// When the directory of gateways was last read; `None` if this gateway has none.
     read: Option<Instant>,
@@ -33,15 +33,15 @@ impl Coverage {
             && self.others.values().all(|until| until.is_some_and(|until| now < until))
     }
 
-    /// Returns the question that other gateways are asked now.
-    pub(super) fn question(&self, now: Instant) -> String {
+    /// Returns the time, for a request to the other gateways.
+    pub(super) fn time(&self, now: Instant) -> String {
         now.saturating_duration_since(self.origin).as_millis().to_string()
     }
 
-    /// Takes the answer of a gateway to a question. Returns whether it may have changed keys before
-    /// without a report; `None` if there was no such question.
-    pub(super) fn answered(&mut self, id: PeerId, question: &[u8], now: Instant) -> Option<bool> {
-        let millis = std::str::from_utf8(question).ok()?.parse().ok()?;
+    /// Takes the confirmation of a gateway, with the time of the request. Returns whether the gateway
+    /// may have changed keys before without a report; `None` if the time is not possible.
+    pub(super) fn confirmed(&mut self, id: PeerId, time: &[u8], now: Instant) -> Option<bool> {
+        let millis = std::str::from_utf8(time).ok()?.parse().ok()?;
         let asked = self.origin.checked_add(Duration::from_millis(millis)).filter(|asked| *asked <= now)?;
         let before = self.others.insert(id, Some(asked + COUNTS_FOR)).flatten();
         Some(before.is_none_or(|until| until <= now))
@@ -79,23 +79,23 @@ mod tests {
     }
 
     #[test]
-    fn every_gateway_must_have_answered_recently() {
+    fn every_gateway_must_have_confirmed_recently() {
         let start = Instant::now();
         let mut coverage = Coverage::new(true, start);
         assert!(coverage.is_complete(start));
         coverage.read([id(1), id(2)].into_iter(), start);
         assert!(!coverage.is_complete(start));
         let (asked, later) = (start + Duration::from_secs(1), start + Duration::from_secs(2));
-        let question = coverage.question(asked);
-        assert_eq!(coverage.answered(id(1), question.as_bytes(), later), Some(true));
+        let time = coverage.time(asked);
+        assert_eq!(coverage.confirmed(id(1), time.as_bytes(), later), Some(true));
         assert!(!coverage.is_complete(later));
-        assert_eq!(coverage.answered(id(2), question.as_bytes(), later), Some(true));
+        assert_eq!(coverage.confirmed(id(2), time.as_bytes(), later), Some(true));
         assert!(coverage.is_complete(later));
-        assert_eq!(coverage.answered(id(2), question.as_bytes(), later), Some(false));
-        // By the time of the question, not of the answer.
+        assert_eq!(coverage.confirmed(id(2), time.as_bytes(), later), Some(false));
+        // By the time of the request, not of the confirmation.
         assert!(!coverage.is_complete(asked + COUNTS_FOR));
         for nonsense in [&b""[..], b"x", b"99999999", b"99999999999999999999"] {
-            assert_eq!(coverage.answered(id(1), nonsense, later), None);
+            assert_eq!(coverage.confirmed(id(1), nonsense, later), None);
         }
     }
 
@@ -105,15 +105,15 @@ mod tests {
         let mut coverage = Coverage::new(true, now);
         for change in [Coverage::lost, Coverage::met] {
             coverage.read([id(1)].into_iter(), now);
-            coverage.answered(id(1), b"0", now);
+            coverage.confirmed(id(1), b"0", now);
             assert!(coverage.is_complete(now));
             change(&mut coverage, id(1));
             assert!(!coverage.is_complete(now));
-            assert_eq!(coverage.answered(id(1), b"0", now), Some(true));
+            assert_eq!(coverage.confirmed(id(1), b"0", now), Some(true));
         }
         assert!(!coverage.read([id(1), id(2)].into_iter(), now));
         assert!(!coverage.is_complete(now));
-        // It has gone without an answer.
+        // It has gone without a confirmation.
         assert!(coverage.read([id(1)].into_iter(), now));
         assert!(coverage.is_complete(now));
         assert!(!coverage.read([].into_iter(), now));

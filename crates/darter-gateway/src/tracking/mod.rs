@@ -1,16 +1,16 @@
-//! The keys that clients track, as `CLIENT TRACKING` requests it: a client caches what it has read,
-//! and is told when that may have changed.
+//! The keys that clients track, as `CLIENT TRACKING` requests it: a client caches the values that it
+//! has read, and receives an invalidation when they may have changed.
 //!
 //! The table of tracked keys belongs to the gateway of the client. A command enters the keys that it
 //! reads before it reads them; a command that has changed keys takes them out, and puts an invalidation
 //! into the mailbox of each client (`../mailbox.rs`), which the client gets after the replies in
-//! progress. So whatever was read before the change is followed by its invalidation.
+//! progress. So a value that was read before the change is followed by its invalidation.
 //!
-//! Other gateways report the keys that they change as long as they are asked to, each second, and
-//! answer (`coverage.rs`). Their reports may be lost, and a gateway that has just begun reports nothing
-//! yet. Therefore clients are told to forget everything when the connection of a gateway begins or
-//! ends, when a gateway has answered that did not report before, and each second as long as a gateway
-//! does not answer.
+//! Other gateways report the keys that they change (`reports.rs`) as long as this one requests it, each
+//! second, and confirm that (`coverage.rs`). Their reports may be lost, and a gateway that has just begun
+//! reports nothing yet. Therefore clients receive an invalidation of everything when the connection of a
+//! gateway begins or ends, when a gateway confirms that did not report before, and each second as long
+//! as a gateway does not confirm.
 
 mod coverage;
 mod info;
@@ -57,11 +57,11 @@ pub(super) struct Settings {
     pub(super) mode: Mode,
     /// The client to which the invalidations go, if it is another one.
     pub(super) redirection: Option<Arc<ClientInfo>>,
-    /// Whether the client gets no invalidations because of its own changes.
+    /// Whether a change by the client itself causes no invalidation for it.
     pub(super) is_without_own: bool,
 }
 
-/// The right of a client to be told of changes.
+/// The right of a client to invalidations.
 #[derive(Clone, Debug)]
 pub(super) struct TrackingClient {
     place: Arc<Place>,
@@ -88,7 +88,7 @@ struct Tracker {
     settings: Arc<Settings>,
     /// The number of keys that it tracks in the table.
     keys: usize,
-    /// Whether it may have cached anything since it was told to forget everything.
+    /// Whether it may have cached anything since it received an invalidation of everything.
     may_have_cached: bool,
 }
 
@@ -99,8 +99,8 @@ pub(super) struct Tracking {
     count: AtomicUsize,
     state: Mutex<State>,
     coverage: Mutex<Coverage>,
-    /// A gateway has answered.
-    answered: Notify,
+    /// A gateway has confirmed that it reports changed keys.
+    confirmed: Notify,
     held: HeldBytes,
     message_bytes_max: usize,
 }
@@ -242,7 +242,9 @@ impl State {
         let Some(tracker) = self.clients.remove(&token) else { return };
         tracker.info.tracking.end();
         if let Mode::Broadcast(prefixes) = &tracker.settings.mode {
-            prefixes.iter().for_each(|prefix| self.prefixes.remove(prefix, token));
+            for prefix in prefixes {
+                self.prefixes.remove(prefix, token);
+            }
         }
         self.ended_items += tracker.keys;
         if self.ended_items * 2 >= self.table.items() {
@@ -269,7 +271,7 @@ impl Tracking {
             count: AtomicUsize::new(0),
             state: Mutex::new(state),
             coverage: Mutex::new(Coverage::new(options.announce.is_some(), Instant::now())),
-            answered: Notify::new(),
+            confirmed: Notify::new(),
             held,
             message_bytes_max: options.message_bytes_max,
         }
@@ -282,7 +284,7 @@ impl Tracking {
     }
 
     /// Lets a client track keys, as soon as the other gateways report those that they change, or after
-    /// a while. Until they do, the client is told to forget everything again and again.
+    /// a while. Until they do, the client receives an invalidation of everything again and again.
     pub(super) async fn begin(
         self: &Arc<Self>,
         info: &Arc<ClientInfo>,
@@ -314,14 +316,14 @@ impl Tracking {
     async fn wait_for_others(&self, peers: &Peers) {
         let are_there = async {
             loop {
-                let answered = self.answered.notified();
+                let confirmed = self.confirmed.notified();
                 if lock(&self.coverage).is_complete(Instant::now()) {
                     return;
                 }
-                answered.await;
+                confirmed.await;
             }
         };
-        self.ask(peers);
+        self.request(peers);
         let _ = tokio::time::timeout(PATIENCE, are_there).await;
     }
 
@@ -371,7 +373,9 @@ impl TrackingClient {
         let target = settings.redirection.as_ref().map(|target| target.id);
         tracker.info.tracking.begin(target, matches!(settings.mode, Mode::Broadcast(_)));
         if let Mode::Broadcast(added) = &settings.mode {
-            added.iter().for_each(|prefix| prefixes.insert(prefix, *token));
+            for prefix in added {
+                prefixes.insert(prefix, *token);
+            }
         }
     }
 

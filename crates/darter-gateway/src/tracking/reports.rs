@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// The interval between two questions to other gateways.
+/// The interval between two requests to other gateways.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of keys that are reported to another gateway together.
 const REPORTED_BYTES: usize = 64 << 10;
@@ -88,7 +88,7 @@ pub(crate) async fn follow(worker: Rc<Worker>) {
             if !lock(&shared.tracking.coverage).is_complete(now) {
                 shared.tracking.suspect();
             }
-            shared.tracking.ask(&shared.peers);
+            shared.tracking.request(&shared.peers);
         }
     }
 }
@@ -122,20 +122,21 @@ impl Tracking {
         lock(&self.state).forget(self, may_have_cached);
     }
 
-    /// Asks all other gateways to report the keys that they change, if clients of this one track keys.
-    pub(crate) fn ask(&self, peers: &Peers) {
+    /// Requests that all other gateways report the keys that they change, if clients of this one track
+    /// keys.
+    pub(crate) fn request(&self, peers: &Peers) {
         if self.is_any() {
-            let question = lock(&self.coverage).question(Instant::now());
-            peers.broadcast(MessageKind::Track, b"", question.as_bytes());
+            let time = lock(&self.coverage).time(Instant::now());
+            peers.broadcast(MessageKind::Track, b"", time.as_bytes());
         }
     }
 
-    /// Takes the answer of another gateway.
-    pub(crate) fn has_answered(&self, id: PeerId, question: &[u8]) {
-        let was_silent = lock(&self.coverage).answered(id, question, Instant::now());
+    /// Another gateway confirms that it reports the keys that it changes.
+    pub(crate) fn has_confirmed(&self, id: PeerId, time: &[u8]) {
+        let was_silent = lock(&self.coverage).confirmed(id, time, Instant::now());
         if was_silent == Some(true) {
             self.suspect();
-            self.answered.notify_waiters();
+            self.confirmed.notify_waiters();
         }
     }
 
@@ -143,7 +144,7 @@ impl Tracking {
     pub(crate) fn has_met(&self, id: PeerId, peers: &Peers) {
         lock(&self.coverage).met(id);
         self.suspect();
-        self.ask(peers);
+        self.request(peers);
     }
 
     /// The connection for another gateway's messages has ended.
@@ -156,7 +157,7 @@ impl Tracking {
     pub(crate) fn has_read(&self, ids: impl Iterator<Item = PeerId>, now: Instant) {
         if lock(&self.coverage).read(ids, now) {
             self.suspect();
-            self.answered.notify_waiters();
+            self.confirmed.notify_waiters();
         }
     }
 }

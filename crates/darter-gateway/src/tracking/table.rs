@@ -32,15 +32,14 @@ struct Entry {
 impl Table {
     /// Lets a client track a key. Returns false if it does already.
     pub(super) fn insert(&mut self, key: &[u8], client: Token) -> bool {
-        let is_new = match self.keys.get_mut(key) {
-            Some(entry) => entry.clients.insert(client),
-            None => {
-                let (key, clients) = (Arc::<[u8]>::from(key), BTreeSet::from([client]));
-                self.bytes += key.len() + KEY_BYTES;
-                self.keys.insert(Arc::clone(&key), Entry { place: self.order.len(), clients });
-                self.order.push(key);
-                true
-            }
+        let is_new = if let Some(entry) = self.keys.get_mut(key) {
+            entry.clients.insert(client)
+        } else {
+            let (key, clients) = (Arc::<[u8]>::from(key), BTreeSet::from([client]));
+            self.bytes += key.len() + KEY_BYTES;
+            self.keys.insert(Arc::clone(&key), Entry { place: self.order.len(), clients });
+            self.order.push(key);
+            true
         };
         if is_new {
             self.items += 1;
@@ -202,7 +201,9 @@ mod tests {
                     all.iter().filter(|prefix| key.starts_with(prefix)).rev().collect();
                 assert_eq!(found, expected);
             }
-            all.iter().for_each(|prefix| prefixes.remove(prefix, 1));
+            for prefix in &all {
+                prefixes.remove(prefix, 1);
+            }
             assert_eq!(prefixes.len(), 0);
         }
     }

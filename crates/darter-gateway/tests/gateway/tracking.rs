@@ -1,4 +1,4 @@
-//! Clients that cache what they read, and are told when it has changed: `CLIENT TRACKING` at one
+//! Clients that cache the values that they read, and receive invalidations: `CLIENT TRACKING` at one
 //! gateway.
 
 use crate::blocking::until_waiting;
@@ -15,7 +15,7 @@ pub struct Tracking {
     pub client: Client,
 }
 
-/// What a client is told to forget.
+/// An invalidation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     Keys(Vec<Vec<u8>>),
@@ -79,7 +79,7 @@ impl Tracking {
     }
 }
 
-/// What a client has cached, by the request that reads it. The second word of a request is its key.
+/// The replies that a client has cached, by request. The second word of a request is its key.
 #[derive(Debug, Default)]
 pub struct Cache(pub BTreeMap<String, Reply>);
 
@@ -344,7 +344,7 @@ fn a_client_hears_of_a_change_during_its_read() {
     let mut tracking = Tracking::begin(door.address, "");
     let (mut writer, round) = (door.client(), AtomicUsize::new(0));
     // They are read after the key, and take some time.
-    let others: String = (0..200).map(|number| format!(" other{number}")).collect();
+    let others = (0..200).fold(String::new(), |others, number| others + &format!(" other{number}"));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for number in 1..=ROUNDS {
@@ -391,7 +391,7 @@ fn prefixes_select_keys_and_a_command_is_reported_once() {
     for line in ["tracking_clients:1", "tracking_total_keys:0", "tracking_total_prefixes:2"] {
         assert!(info.lines().any(|other| other == line), "{line}");
     }
-    let many: String = (0..1000).map(|number| format!(" prefix x{number:04}")).collect();
+    let many = (0..1000).fold(String::new(), |many, number| many + &format!(" prefix x{number:04}"));
     assert!(error(tracking.say(&format!("client tracking on bcast{many}"))).contains("at most 1000"));
     assert_eq!(tracking.say("client tracking off"), ok());
     writer.say("incr b:1");
@@ -412,7 +412,9 @@ fn the_table_forgets_clients_that_have_gone_and_keys_beyond_its_limit() {
     let mut writer = door.client();
     let mut tracking = [(); 2].map(|()| Tracking::begin(door.address, ""));
     for number in 0..KEYS {
-        tracking.iter_mut().for_each(|client| drop(client.say(&format!("get k{number}"))));
+        for client in &mut tracking {
+            client.say(&format!("get k{number}"));
+        }
     }
     assert_eq!(count(&mut writer), [KEYS, 2 * KEYS]);
     let [mut stays, goes] = tracking;

@@ -1,5 +1,5 @@
-//! Clients that cache what they read, and the changes of other gateways: no change is missed for ever,
-//! whatever becomes of the messages between gateways.
+//! Clients that cache the values that they read, and the changes of other gateways: no client keeps an old
+//! value for ever, even if messages between gateways are lost.
 
 use crate::aggregates::Process;
 use crate::door::{Client, Door, LONG, Reply, has_transactions, request};
@@ -25,7 +25,9 @@ fn a_client_hears_of_every_kind_of_change_through_another_gateway() {
     }
     let pool = Pool::new();
     let doors = [(); 2].map(|()| pool.door(flushing()));
-    doors.iter().for_each(|door| wait_for_gateways(&mut door.client(), 1));
+    for door in &doors {
+        wait_for_gateways(&mut door.client(), 1);
+    }
     hears_of_all(&mut Tracking::begin(doors[0].address, ""), &mut doors[1].client());
     hears_of_keys_that_expire(&mut Tracking::begin(doors[0].address, ""), &mut doors[1].client());
     let mut tracking = Tracking::begin(doors[0].address, "bcast prefix a");
@@ -91,8 +93,8 @@ impl Played {
         self.tells = tells;
     }
 
-    /// Waits until it is asked to report the keys that it changes. Returns the question.
-    fn question(&mut self) -> Vec<u8> {
+    /// Waits for a request to report the keys that it changes. Returns its payload.
+    fn request(&mut self) -> Vec<u8> {
         loop {
             let mut message = self.hears.reply().array();
             if message[1] == Reply::bulk("track") {
@@ -101,19 +103,19 @@ impl Played {
         }
     }
 
-    fn answer(&mut self, question: &[u8]) {
-        self.tell("tracked", question);
+    fn confirm(&mut self, payload: &[u8]) {
+        self.tell("tracked", payload);
     }
 
     fn tell(&mut self, kind: &str, payload: &[u8]) {
         self.tells.send(&request(&[&b"darter.tell"[..], kind.as_bytes(), b"", payload]));
     }
 
-    /// Answers all questions until `is_done`.
-    fn answer_until(&mut self, is_done: &AtomicBool) {
+    /// Confirms all requests until `is_done`.
+    fn confirm_until(&mut self, is_done: &AtomicBool) {
         while !is_done.load(Ordering::Acquire) {
-            let question = self.question();
-            self.answer(&question);
+            let payload = self.request();
+            self.confirm(&payload);
         }
     }
 }
@@ -124,8 +126,8 @@ fn set_silently(pool: &Pool, value: &str) {
     assert!(database.set(b"k", value.as_bytes(), Condition::Always).unwrap());
 }
 
-/// Lets a played gateway answer all questions while `run` runs.
-fn answering<R>(played: &mut Played, run: impl FnOnce() -> R) -> R {
+/// Lets a played gateway confirm all requests while `run` runs.
+fn confirming<R>(played: &mut Played, run: impl FnOnce() -> R) -> R {
     struct Done<'d>(&'d AtomicBool);
     impl Drop for Done<'_> {
         fn drop(&mut self) {
@@ -134,7 +136,7 @@ fn answering<R>(played: &mut Played, run: impl FnOnce() -> R) -> R {
     }
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| played.answer_until(&is_done));
+        scope.spawn(|| played.confirm_until(&is_done));
         // Also if it panics.
         let _done = Done(&is_done);
         run()
@@ -147,30 +149,30 @@ fn reads(tracking: &mut Tracking, value: &str) -> bool {
 }
 
 #[test]
-fn what_was_read_before_another_gateway_answers_is_forgotten() {
+fn values_read_before_another_gateway_confirms_are_forgotten() {
     let pool = Pool::new();
     let door = pool.door(GatewayOptions::default());
     set_silently(&pool, "old");
     let mut played = Played::begin(&pool, &door);
     wait_for_gateways(&mut door.client(), 1);
-    // It does not answer, and the client does not wait for it for ever.
+    // It does not confirm, and the client does not wait for it for ever.
     let mut tracking = Tracking::begin(door.address, "");
     assert!(reads(&mut tracking, "old"));
     set_silently(&pool, "new");
     // From now on it reports its changes. This one it has not reported.
-    answering(&mut played, || {
+    confirming(&mut played, || {
         assert_eq!(tracking.hear(), Told::Everything);
     });
 }
 
 #[test]
-fn a_client_tracks_as_soon_as_the_other_gateway_has_answered() {
+fn a_client_tracks_as_soon_as_the_other_gateway_has_confirmed() {
     let pool = Pool::new();
     let door = pool.door(GatewayOptions::default());
     let mut played = Played::begin(&pool, &door);
     wait_for_gateways(&mut door.client(), 1);
     set_silently(&pool, "old");
-    let mut tracking = answering(&mut played, || Tracking::begin(door.address, ""));
+    let mut tracking = confirming(&mut played, || Tracking::begin(door.address, ""));
     assert!(reads(&mut tracking, "old"));
     set_silently(&pool, "new");
     // A message with one key, and one that stands for all.
@@ -190,16 +192,16 @@ fn a_connection_that_ends_and_begins_again_makes_clients_forget() {
     let mut played = Played::begin(&pool, &door);
     wait_for_gateways(&mut door.client(), 1);
     set_silently(&pool, "old");
-    let mut tracking = answering(&mut played, || Tracking::begin(door.address, ""));
+    let mut tracking = confirming(&mut played, || Tracking::begin(door.address, ""));
     for (before, after) in [("old", "new"), ("new", "newer")] {
-        let question = played.question();
-        played.answer(&question);
+        let payload = played.request();
+        played.confirm(&payload);
         while !tracking.heard().is_empty() {}
         assert!(reads(&mut tracking, before));
         // The report of this change is lost with the connection.
         set_silently(&pool, after);
         played.meet_again();
-        answering(&mut played, || {
+        confirming(&mut played, || {
             assert_eq!(tracking.hear(), Told::Everything);
             assert!(reads(&mut tracking, after));
         });
@@ -229,7 +231,7 @@ fn a_gateway_that_joins_or_is_killed_makes_clients_forget() {
     }
 }
 
-/// Waits until a client's cache has a value, which it reads only when it has been told to forget.
+/// Waits until a client's cache has a value, which it reads only after an invalidation.
 fn until_cached(tracking: &mut Tracking, cache: &mut Cache, request: &str, value: &Reply) {
     let since = Instant::now();
     while cache.0.get(request) != Some(value) {
@@ -285,9 +287,11 @@ fn write_randomly(address: std::net::SocketAddr, seed: u64, rounds: usize) {
     for _ in 0..rounds {
         let lines: String = (0..dice.random_range(1..6)).map(|_| change(&mut dice)).collect();
         // Lines with quotes are sent as they are.
-        let requests = lines.lines().flat_map(|line| match line.contains('"') {
-            true => format!("{line}\r\n").into_bytes(),
-            false => request(&line.split(' ').collect::<Vec<_>>()),
+        let requests = lines.lines().flat_map(|line| {
+            if line.contains('"') {
+                return format!("{line}\r\n").into_bytes();
+            }
+            request(&line.split(' ').collect::<Vec<_>>())
         });
         client.send(&requests.collect::<Vec<u8>>());
         lines.lines().for_each(|_| drop(client.reply()));
@@ -310,14 +314,16 @@ fn readings() -> Vec<String> {
 /// After the writers have stopped, all that is cached soon is what the pool has.
 #[test]
 fn caches_become_what_the_pool_has_after_changes_through_two_gateways() {
+    const ROUNDS: usize = 150;
     if !has_transactions() {
         return;
     }
-    const ROUNDS: usize = 150;
     let pool = Pool::new();
     let options = [GatewayOptions { threads: 2, ..flushing() }, flushing()];
     let doors = options.map(|options| pool.door(options));
-    doors.iter().for_each(|door| wait_for_gateways(&mut door.client(), 1));
+    for door in &doors {
+        wait_for_gateways(&mut door.client(), 1);
+    }
     let (is_done, requests) = (AtomicBool::new(false), readings());
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..4_usize)
@@ -366,12 +372,14 @@ fn caches_become_what_the_pool_has_after_changes_through_two_gateways() {
                 }
             });
         }
-        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        for writer in writers {
+            writer.join().unwrap();
+        }
         is_done.store(true, Ordering::Release);
     });
 }
 
-/// The connection to a gateway is broken again and again by a process in between.
+/// A gateway is killed again and again while it changes a key that a client of another one caches.
 #[test]
 fn caches_survive_gateways_that_come_and_go() {
     let pool = Pool::new();
@@ -384,10 +392,11 @@ fn caches_survive_gateways_that_come_and_go() {
             wait_for_gateways(&mut process.client, 1);
         }
         // Far more than it will have executed when it is killed.
-        let lines: String = (0..20_000).map(|number| format!("SET k {round}:{number}\r\n")).collect();
+        let lines: Vec<u8> =
+            (0..20_000).flat_map(|number| format!("SET k {round}:{number}\r\n").into_bytes()).collect();
         let mut stream: TcpStream = process.client.reader.get_ref().try_clone().unwrap();
         std::thread::scope(|scope| {
-            scope.spawn(move || drop(std::io::Write::write_all(&mut stream, lines.as_bytes())));
+            scope.spawn(move || drop(std::io::Write::write_all(&mut stream, &lines)));
             for _ in 0..200 {
                 if cache.0.contains_key("get k") {
                     tracking.say_and_hear("ping", |told| cache.forget(&told));
