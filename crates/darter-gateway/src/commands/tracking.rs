@@ -288,3 +288,36 @@ pub(super) fn tracking_info(call: &mut Call<'_>) {
         reply.bulk(prefix);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::GatewayOptions;
+    use darter::Store;
+    use tokio::runtime::Builder;
+
+    #[test]
+    fn a_command_that_is_cut_off_counts_as_a_change_of_all_keys() {
+        let shared = GatewayState::new(Store::open("mem:16M").unwrap(), GatewayOptions::default());
+        let address = "127.0.0.1:1".parse().unwrap();
+        let info = shared.clients.admit(address, address, 0, false);
+        let settings = Settings { mode: Mode::Read, redirection: None, is_without_own: false };
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        let tracking = runtime.block_on(shared.tracking.begin(&info, settings, &shared.peers));
+        let count = || {
+            let mut count = 0;
+            info.mail.mailbox(1 << 20).take_all(|message| {
+                assert!(message.bytes.is_empty());
+                count += 1;
+            });
+            count
+        };
+        drop(Unreported { shared: &shared, is_reported: true });
+        assert_eq!(count(), 0);
+        drop(Unreported { shared: &shared, is_reported: false });
+        assert_eq!(count(), 1);
+        drop(tracking);
+        drop(Unreported { shared: &shared, is_reported: false });
+        assert_eq!(count(), 0);
+    }
+}

@@ -19,18 +19,41 @@ pub(super) struct Coverage {
     /// When the directory of gateways was last read; `None` if this gateway has none.
     read: Option<Instant>,
     others: BTreeMap<PeerId, Option<Instant>>,
+    /// Since when a gateway is silent, if that was noticed.
+    silent_since: Option<Instant>,
 }
 
 impl Coverage {
     /// Begins without other gateways. `is_in_directory` says whether there may be any.
     pub(super) fn new(is_in_directory: bool, now: Instant) -> Self {
-        Self { origin: now, read: is_in_directory.then_some(now), others: BTreeMap::new() }
+        Self {
+            origin: now,
+            read: is_in_directory.then_some(now),
+            others: BTreeMap::new(),
+            silent_since: None,
+        }
     }
 
     /// Returns whether all gateways report the keys that they change.
-    pub(super) fn is_complete(&self, now: Instant) -> bool {
+    fn is_complete(&self, now: Instant) -> bool {
         self.read.is_none_or(|read| now < read + READ_FOR)
             && self.others.values().all(|until| until.is_some_and(|until| now < until))
+    }
+
+    /// Returns since when one of the gateways is silent; `None` if all of them report the keys that they
+    /// change.
+    pub(super) fn silent_since(&mut self, now: Instant) -> Option<Instant> {
+        if self.is_complete(now) {
+            self.silent_since = None;
+        } else {
+            self.silent_since.get_or_insert(now);
+        }
+        self.silent_since
+    }
+
+    /// Must be called when no requests follow for some time.
+    pub(super) fn rest(&mut self) {
+        self.silent_since = None;
     }
 
     /// Returns the time, for a request to the other gateways.
@@ -84,13 +107,13 @@ mod tests {
         let mut coverage = Coverage::new(true, start);
         assert!(coverage.is_complete(start));
         coverage.read([id(1), id(2)].into_iter(), start);
-        assert!(!coverage.is_complete(start));
+        assert_eq!(coverage.silent_since(start), Some(start));
         let (asked, later) = (start + Duration::from_secs(1), start + Duration::from_secs(2));
         let time = coverage.time(asked);
         assert_eq!(coverage.confirmed(id(1), time.as_bytes(), later), Some(true));
-        assert!(!coverage.is_complete(later));
+        assert_eq!(coverage.silent_since(later), Some(start));
         assert_eq!(coverage.confirmed(id(2), time.as_bytes(), later), Some(true));
-        assert!(coverage.is_complete(later));
+        assert_eq!(coverage.silent_since(later), None);
         assert_eq!(coverage.confirmed(id(2), time.as_bytes(), later), Some(false));
         // By the time of the request, not of the confirmation.
         assert!(!coverage.is_complete(asked + COUNTS_FOR));

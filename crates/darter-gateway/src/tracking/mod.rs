@@ -31,7 +31,13 @@ use std::time::{Duration, Instant};
 use table::{Prefixes, Table, Token};
 use tokio::sync::Notify;
 
-/// How long a client that begins to track keys waits for other gateways.
+/// Keys of the table that are examined each second for clients that have ended.
+const PURGED: usize = 10_000;
+/// Keys of a table that is freed at once.
+const FREED_AT_ONCE: usize = 10_000;
+/// Most keys beyond the limit of the table that are invalidated one by one.
+const EVICTED_MAX: usize = 10_000;
+/// How long clients that begin to track keys wait for a gateway that is silent.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Most tracked keys, unless `CONFIG SET tracking-table-max-keys` sets another number.
 const KEYS_MAX: usize = 1_000_000;
@@ -88,8 +94,14 @@ struct Tracker {
     settings: Arc<Settings>,
     /// The number of keys that it tracks in the table.
     keys: usize,
-    /// Whether it may have cached anything since it received an invalidation of everything.
-    may_have_cached: bool,
+    /// Whether it has read keys of the table since it received an invalidation of everything.
+    has_read: bool,
+}
+
+impl Tracker {
+    fn may_have_cached(&self) -> bool {
+        self.has_read || matches!(self.settings.mode, Mode::Broadcast(_))
+    }
 }
 
 /// The keys that the clients of a gateway track.
@@ -219,19 +231,42 @@ impl State {
 
     /// Tells the clients that a predicate selects to forget everything that they have cached.
     fn forget(&mut self, tracking: &Tracking, is_meant: impl Fn(&Tracker) -> bool) {
-        (self.table, self.ended_items) = (Table::default(), 0);
+        self.clear();
         let mut invalidation = Invalidation::of_everything();
         for tracker in self.clients.values_mut() {
             tracker.keys = 0;
             if is_meant(tracker) {
-                tracker.may_have_cached = false;
+                tracker.has_read = false;
                 invalidation.send(tracker, tracking);
             }
         }
     }
 
-    /// Invalidates keys until the table is as small as it must be.
+    /// Removes all keys from the table. To free a large one takes long.
+    fn clear(&mut self) {
+        self.ended_items = 0;
+        let table = std::mem::take(&mut self.table);
+        if table.len() > FREED_AT_ONCE {
+            let thread = std::thread::Builder::new().name("darter-gateway-free".to_owned());
+            // If there is no thread, the table is freed here.
+            let _ = thread.spawn(move || drop(table));
+        }
+    }
+
+    /// Removes clients that have ended from some keys of the table.
+    fn purge(&mut self) {
+        if self.ended_items > 0 {
+            let Self { clients, table, ended_items, .. } = self;
+            let gone = table.purge(PURGED, |token| clients.contains_key(&token));
+            *ended_items = ended_items.saturating_sub(gone);
+        }
+    }
+
+    /// Invalidates keys until the table is as small as it must be. If that are many, it invalidates all.
     fn shrink(&mut self, tracking: &Tracking) {
+        if self.keys_max > 0 && self.table.len() > self.keys_max.saturating_add(EVICTED_MAX) {
+            self.forget(tracking, Tracker::may_have_cached);
+        }
         while self.table.bytes() > self.bytes_max || self.keys_max > 0 && self.table.len() > self.keys_max {
             let Some(key) = self.table.draw(darter_fabric::random_word()) else { break };
             self.invalidate(&key, None, tracking);
@@ -247,10 +282,8 @@ impl State {
             }
         }
         self.ended_items += tracker.keys;
-        if self.ended_items * 2 >= self.table.items() {
-            let Self { clients, table, ended_items, .. } = self;
-            table.retain(|token| clients.contains_key(&token));
-            *ended_items = 0;
+        if self.clients.is_empty() {
+            self.clear();
         }
     }
 }
@@ -300,36 +333,31 @@ impl Tracking {
         let place = Arc::new(Place { tracking: Arc::clone(self), token });
         self.wait_for_others(peers).await;
         let settings = Arc::new(settings);
-        let tracker = Tracker {
-            info: Arc::clone(info),
-            settings: Arc::clone(&settings),
-            keys: 0,
-            may_have_cached: false,
-        };
+        let tracker =
+            Tracker { info: Arc::clone(info), settings: Arc::clone(&settings), keys: 0, has_read: false };
         lock(&self.state).clients.insert(token, tracker);
         let client = TrackingClient { place, settings };
         client.take_effect();
         client
     }
 
-    /// Waits until all other gateways report the keys that they change, but not for long.
+    /// Waits until all other gateways report the keys that they change, unless one is silent for long.
     async fn wait_for_others(&self, peers: &Peers) {
-        let are_there = async {
-            loop {
-                let confirmed = self.confirmed.notified();
-                if lock(&self.coverage).is_complete(Instant::now()) {
-                    return;
-                }
-                confirmed.await;
-            }
-        };
         self.request(peers);
-        let _ = tokio::time::timeout(PATIENCE, are_there).await;
+        loop {
+            let confirmed = self.confirmed.notified();
+            let Some(since) = lock(&self.coverage).silent_since(Instant::now()) else { return };
+            if tokio::time::timeout_at((since + PATIENCE).into(), confirmed).await.is_err() {
+                return;
+            }
+        }
     }
 
     fn end(&self, token: Token) {
         lock(&self.state).end(token);
-        self.count.fetch_sub(1, Ordering::SeqCst);
+        if self.count.fetch_sub(1, Ordering::SeqCst) == 1 {
+            lock(&self.coverage).rest();
+        }
     }
 
     /// Sets the most keys of the table, 0 for no limit.
@@ -385,7 +413,7 @@ impl TrackingClient {
         let mut state = lock(&tracking.state);
         let State { clients, table, .. } = &mut *state;
         let Some(tracker) = clients.get_mut(token) else { return };
-        tracker.may_have_cached = true;
+        tracker.has_read = true;
         for key in keys {
             tracker.keys += usize::from(table.insert(key, *token));
         }

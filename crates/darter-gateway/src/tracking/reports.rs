@@ -1,6 +1,6 @@
 //! Reports of changed keys: to the clients of this gateway, and to other gateways.
 
-use super::{Mode, Tracker, Tracking, lock};
+use super::{Tracker, Tracking, lock};
 use crate::keyspace::Changes;
 use crate::peers::{MessageKind, PeerId, Peers};
 use crate::state::GatewayState;
@@ -85,7 +85,8 @@ pub(crate) async fn follow(worker: Rc<Worker>) {
         let now = Instant::now();
         shared.peers.forget_tracking(now);
         if shared.tracking.is_any() {
-            if !lock(&shared.tracking.coverage).is_complete(now) {
+            lock(&shared.tracking.state).purge();
+            if lock(&shared.tracking.coverage).silent_since(now).is_some() {
                 shared.tracking.suspect();
             }
             shared.tracking.request(&shared.peers);
@@ -116,10 +117,7 @@ impl Tracking {
     /// Tells the clients that may have cached anything to forget it: keys may have changed without a
     /// report.
     fn suspect(&self) {
-        let may_have_cached = |tracker: &Tracker| {
-            tracker.may_have_cached || matches!(tracker.settings.mode, Mode::Broadcast(_))
-        };
-        lock(&self.state).forget(self, may_have_cached);
+        lock(&self.state).forget(self, Tracker::may_have_cached);
     }
 
     /// Requests that all other gateways report the keys that they change, if clients of this one track

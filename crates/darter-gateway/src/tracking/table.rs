@@ -20,6 +20,8 @@ pub(super) struct Table {
     order: Vec<Arc<[u8]>>,
     items: usize,
     bytes: usize,
+    /// The position of the key that is examined next.
+    next: usize,
 }
 
 #[derive(Debug)]
@@ -70,15 +72,30 @@ impl Table {
         self.order.get(place as usize).cloned()
     }
 
-    /// Removes the clients that a predicate does not select, and keys that no other client tracks.
-    pub(super) fn retain(&mut self, is_kept: impl Fn(Token) -> bool) {
-        let mut table = Self::default();
-        for (key, entry) in self.keys.drain() {
-            for client in entry.clients.into_iter().filter(|client| is_kept(*client)) {
-                table.insert(&key, client);
+    /// Removes the clients that a predicate does not select from some keys, and keys that no other client
+    /// tracks. The next call continues with other keys. Returns how many clients were removed, of all
+    /// keys together.
+    pub(super) fn purge(&mut self, keys: usize, is_kept: impl Fn(Token) -> bool) -> usize {
+        let before = self.items;
+        if keys >= self.order.len() {
+            self.next = 0;
+        }
+        for _ in 0..keys.min(self.order.len()) {
+            self.next = if self.next < self.order.len() { self.next } else { 0 };
+            let Some(key) = self.order.get(self.next).cloned() else { break };
+            let Some(Entry { clients, .. }) = self.keys.get_mut(&key) else { break };
+            let count = clients.len();
+            clients.retain(|client| is_kept(*client));
+            let (gone, is_empty) = (count - clients.len(), clients.is_empty());
+            self.items -= gone;
+            self.bytes -= gone * ITEM_BYTES;
+            if is_empty {
+                self.take(&key);
+            } else {
+                self.next += 1;
             }
         }
-        *self = table;
+        before - self.items
     }
 
     /// Returns the number of keys.
@@ -157,7 +174,8 @@ mod tests {
                 (format!("k{}", dice.random_range(0..40)).into_bytes(), dice.random_range(0..5));
             match dice.random_range(0..20) {
                 0 => {
-                    table.retain(|token| token != client);
+                    let items = model.values().filter(|clients| clients.contains(&client)).count();
+                    assert_eq!(table.purge(usize::MAX, |token| token != client), items);
                     for clients in model.values_mut() {
                         clients.remove(&client);
                     }
