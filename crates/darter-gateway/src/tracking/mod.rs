@@ -248,7 +248,7 @@ impl State {
         let table = std::mem::take(&mut self.table);
         if table.len() > FREED_AT_ONCE {
             let thread = std::thread::Builder::new().name("darter-gateway-free".to_owned());
-            // If there is no thread, the table is freed here.
+            // Without a thread the table is freed here.
             let _ = thread.spawn(move || drop(table));
         }
     }

@@ -3,11 +3,12 @@
 
 use crate::blocking::until_waiting;
 use crate::door::{Client, Door, LONG, Redis, Reply, bulks, error, has_transactions, ok, request};
+use crate::overlapping::overlapping;
 use crate::pubsub::transcript;
 use darter_gateway::GatewayOptions;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// A client of RESP3 that tracks keys.
@@ -370,6 +371,56 @@ fn a_client_hears_of_a_change_during_its_read() {
             }
         }
     });
+}
+
+/// Requests that overlap each other, while another client changes the keys that they read.
+#[test]
+fn pipelines_that_overlap_track_the_keys_that_they_read() {
+    const ROUNDS: usize = 40;
+    let door = overlapping(GatewayOptions::default());
+    let mut tracking = Tracking::begin(door.address, "");
+    let requests: Vec<String> = (0..60).map(|number| format!("get k{number}")).collect();
+    let (mut cache, is_done) = (Cache::default(), AtomicBool::new(false));
+    let mut read_all = |tracking: &mut Tracking| {
+        let missing: Vec<&String> =
+            requests.iter().filter(|request| !cache.0.contains_key(*request)).collect();
+        let encoded = |line: &String| request(&line.split(' ').collect::<Vec<_>>());
+        tracking.client.send(&missing.iter().flat_map(|line| encoded(line)).collect::<Vec<u8>>());
+        let mut missing = missing.into_iter();
+        while missing.len() > 0 {
+            let reply = tracking.client.reply();
+            match told(&reply) {
+                Some(told) => cache.forget(&told),
+                None => drop(cache.0.insert(missing.next().unwrap().clone(), reply)),
+            }
+        }
+        tracking.say_and_hear("ping", |told| cache.forget(&told));
+        cache.0.clone()
+    };
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut writer = door.client();
+            for round in 0..ROUNDS {
+                let set = |key| request(&["set".to_owned(), format!("k{key}"), round.to_string()]);
+                writer.send(&(0..60).flat_map(set).collect::<Vec<u8>>());
+                (0..60).for_each(|_| assert_eq!(writer.reply(), ok()));
+            }
+            is_done.store(true, Ordering::Release);
+        });
+        while !is_done.load(Ordering::Acquire) && !writer.is_finished() {
+            read_all(&mut tracking);
+        }
+        writer.join().unwrap();
+    });
+    let last = Reply::bulk(&(ROUNDS - 1).to_string());
+    let since = Instant::now();
+    loop {
+        let cached = read_all(&mut tracking);
+        if cached.len() == requests.len() && cached.values().all(|value| *value == last) {
+            break;
+        }
+        assert!(since.elapsed() < LONG, "{cached:?}");
+    }
 }
 
 #[test]
