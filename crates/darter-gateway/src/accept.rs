@@ -17,6 +17,10 @@ use tracing::warn;
 
 /// The interval between two checks whether to stop.
 const STOP_CHECK: Duration = Duration::from_millis(50);
+/// The interval between two checks whether other gateways can find this one.
+const ANNOUNCE_CHECK: Duration = Duration::from_millis(1);
+/// How long clients wait for that. A pool without space has no room for this gateway's record.
+const ANNOUNCE_PATIENCE: Duration = Duration::from_secs(5);
 /// The pause after the system refused to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
@@ -50,6 +54,7 @@ pub(super) fn run(
             let may_finish = Instant::now() < end && !stop.is_urgent();
             shared.clients.end(|info| !may_finish || !info.is_busy.load(Ordering::Acquire));
             if !may_finish || shared.clients.count() == 0 {
+                shared.is_cut.store(shared.clients.count() > 0, Ordering::Release);
                 break;
             }
             std::thread::sleep(STOP_CHECK / 10);
@@ -73,6 +78,11 @@ fn accept(
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(system("wait for connections"))?;
         let mut next = workers.iter().cycle();
+        // Until other gateways can find this one, its clients change nothing.
+        let end = Instant::now() + ANNOUNCE_PATIENCE;
+        while !shared.peers.is_announced() && Instant::now() < end && !stop.is_asked() {
+            tokio::time::sleep(ANNOUNCE_CHECK).await;
+        }
         while !stop.is_asked() {
             shared.log_membership();
             shared.clients.end_strangers(Instant::now());

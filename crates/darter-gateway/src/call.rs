@@ -5,15 +5,15 @@ use super::acl::User;
 use super::clients::ClientInfo;
 use super::fault::{Fault, NO_INTEGER};
 use super::keyspace::Keyspace;
-use super::mailbox::Mailbox;
 use super::monitors::Monitoring;
 use super::number;
-use super::peers::Sender;
+use super::peers::Meeting;
 use super::pubsub::{Published, Subscriptions};
 use super::queue::{Mode, Queue, Watched};
-use super::reply::Reply;
+use super::reply::{Hears, Reply};
 use super::request::Arguments;
 use super::state::GatewayState;
+use super::tracking::TrackingClient;
 use super::waiting::Waiter;
 use std::sync::Arc;
 
@@ -45,6 +45,15 @@ pub(super) enum Replies {
     SkipNext,
 }
 
+/// Whether a request of a client that tracks keys is an exception.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Caching {
+    /// It is not.
+    Usual,
+    /// It follows `CLIENT CACHING`.
+    Exception,
+}
+
 /// The state of a client between two requests.
 #[derive(Debug)]
 pub(super) struct Client {
@@ -66,8 +75,6 @@ pub(super) struct Client {
     pub queue: Option<Box<Queue>>,
     /// The watched keys.
     pub watched: Watched,
-    /// The messages of its subscriptions, and the commands that it monitors, if there may be any.
-    pub mailbox: Option<Arc<Mailbox>>,
     /// The right to see each command, after `MONITOR`.
     pub monitoring: Option<Monitoring>,
     /// Which replies are sent.
@@ -77,7 +84,13 @@ pub(super) struct Client {
     /// What was published in a transaction in progress, to be sent after its commit.
     pub published: Published,
     /// The gateway whose messages arrive on this connection.
-    pub sender: Option<Arc<Sender>>,
+    pub sender: Option<Meeting>,
+    /// The keys that the client tracks, and how.
+    pub tracking: Option<TrackingClient>,
+    /// Whether the request, or the transaction in progress, follows `CLIENT CACHING`.
+    pub caching: Caching,
+    /// The declared keys of the script in progress, if the client tracks keys.
+    pub script_keys: Option<Vec<Vec<u8>>>,
     /// The place of the client among those that wait for elements, during a command that waits.
     pub waiter: Option<Box<Waiter>>,
     /// Whether the request overlaps earlier ones of the client.
@@ -100,12 +113,14 @@ impl Client {
             is_closing: false,
             queue: None,
             watched: Watched::new(),
-            mailbox: None,
             monitoring: None,
             replies: Replies::Sent,
             subscriptions: None,
             published: Published::default(),
             sender: None,
+            tracking: None,
+            caching: Caching::Usual,
+            script_keys: None,
             waiter: None,
             ahead: Ahead::No,
             #[cfg(feature = "scripts")]
@@ -120,6 +135,7 @@ impl Client {
             users_version: self.users_version,
             is_resp3: self.is_resp3,
             database: self.database,
+            tracking: self.tracking.clone(),
             ahead,
             ..Self::new(Arc::clone(&self.info), self.is_trusted)
         }
@@ -132,10 +148,10 @@ impl Client {
         }
     }
 
-    /// Returns the client's mailbox, which is created if there is none. The client is cut off when
-    /// more bytes of messages wait.
-    pub(super) fn mailbox(&mut self, bytes_max: usize) -> Arc<Mailbox> {
-        Arc::clone(self.mailbox.get_or_insert_with(|| Mailbox::new(bytes_max)))
+    /// Returns which messages the client gets.
+    pub(super) fn hears(&self) -> Hears {
+        let (is_subscribed, is_monitor) = (self.subscriptions.is_some(), self.monitoring.is_some());
+        Hears { is_resp3: self.is_resp3, is_subscribed, is_monitor }
     }
 
     /// Returns whether the reply to the request in progress is not sent.

@@ -3,9 +3,11 @@
 //! the others.
 
 use super::acl::DEFAULT;
+use super::mail::Mail;
 use super::request::Arguments;
 use super::subcommands::{SUBCOMMANDS, Subcommand};
 use super::table::Command;
+use super::tracking::TrackingInfo;
 use darter_fabric::wire::{Inbox, Outbox};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -48,6 +50,11 @@ pub(super) struct ClientInfo {
     pub is_busy: AtomicBool,
     waiting: Waiting,
     is_monitor: AtomicBool,
+    /// Whether the client has gone.
+    is_gone: AtomicBool,
+    /// Its messages.
+    pub mail: Mail,
+    pub(super) tracking: TrackingInfo,
     pub(super) names: Mutex<Names>,
 }
 
@@ -205,6 +212,11 @@ impl ClientInfo {
         self.is_monitor.store(yes, Ordering::Relaxed);
     }
 
+    /// Returns whether the client has gone.
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Acquire)
+    }
+
     /// Returns the type of the client.
     pub(super) fn kind(&self) -> ClientKind {
         let is_subscribed = self.subscribed.iter().any(|count| count.load(Ordering::Relaxed) > 0);
@@ -218,6 +230,9 @@ impl ClientInfo {
             (self.kind() == ClientKind::Subscriber, 'P'),
             (self.queued.load(Ordering::Relaxed) > 0, 'x'),
             (self.waiting.state.load(Ordering::Relaxed) != RUNNING, 'b'),
+            (self.tracking.redirection() >= 0, 't'),
+            (self.tracking.is_broken(), 'R'),
+            (self.tracking.is_broadcast(), 'B'),
         ];
         let flags: String =
             flags.into_iter().filter_map(|(is_set, letter)| is_set.then_some(letter)).collect();
@@ -255,7 +270,7 @@ impl ClientInfo {
         let _ = writeln!(
             line,
             "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={} \
-             qbuf-free={} argv-mem=0 multi-mem=0 rbs={} rbp={} obl={} oll=0 omem=0 tot-mem={} events=r cmd={} user={} redir=-1 resp={} \
+             qbuf-free={} argv-mem=0 multi-mem=0 rbs={} rbp={} obl={} oll=0 omem=0 tot-mem={} events=r cmd={} user={} redir={} resp={} \
              lib-name={} lib-ver={}",
             self.id,
             self.address,
@@ -278,6 +293,7 @@ impl ClientInfo {
             load(&held.all),
             self.last_command(),
             names.user,
+            self.tracking.redirection(),
             if self.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 },
             names.library,
             names.version,
@@ -333,6 +349,9 @@ impl Clients {
             is_busy: AtomicBool::new(false),
             waiting: Waiting::default(),
             is_monitor: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+            mail: Mail::default(),
+            tracking: TrackingInfo::default(),
             names: Mutex::default(),
         });
         let mut all = lock(&self.all);
@@ -390,8 +409,15 @@ impl Clients {
     /// Removes a client.
     pub(super) fn leave(&self, id: u64) {
         let mut all = lock(&self.all);
-        all.clients.remove(&id);
+        if let Some((info, _)) = all.clients.remove(&id) {
+            info.is_gone.store(true, Ordering::Release);
+        }
         all.strangers.remove(&id);
+    }
+
+    /// Returns the client with an id.
+    pub(super) fn find(&self, id: u64) -> Option<Arc<ClientInfo>> {
+        lock(&self.all).clients.get(&id).map(|(info, _)| Arc::clone(info))
     }
 
     /// Marks a client as waiting in a command, until the returned value is dropped.
@@ -446,8 +472,11 @@ impl Connected {
     fn end_stranger(&mut self, id: u64) {
         self.strangers.remove(&id);
         // If it has no task yet, the task is aborted when it gets one.
-        if let Some((_, Some(task))) = self.clients.remove(&id) {
-            task.abort();
+        if let Some((info, task)) = self.clients.remove(&id) {
+            info.is_gone.store(true, Ordering::Release);
+            if let Some(task) = task {
+                task.abort();
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Which requests of a pipeline may run at the same time: those whose keys the table of commands
 //! shows, unless both use a key and one of them changes it. All other requests run alone.
 
-use super::call::{Client, Replies};
+use super::call::{Caching, Client, Replies};
 use super::request::Arguments;
 use super::table::Command;
 use std::hash::{BuildHasher, RandomState};
@@ -140,7 +140,11 @@ impl Conflicts {
 
 /// Returns whether the requests of a client are executed at once, and all replies are sent.
 pub(super) fn are_executed_at_once(client: &Client) -> bool {
-    client.is_trusted && client.queue.is_none() && !client.is_listening() && client.replies == Replies::Sent
+    client.is_trusted
+        && client.queue.is_none()
+        && !client.is_listening()
+        && client.caching == Caching::Usual
+        && client.replies == Replies::Sent
 }
 
 /// Returns the command of a request that may overlap others: it is executed at once, and all that

@@ -8,8 +8,8 @@
 //! client if too many bytes of requests are waiting. A client that has shut down its side gets all
 //! replies.
 //!
-//! The messages of a client's subscriptions wait in its mailbox, and are sent between the replies to
-//! two batches of requests.
+//! The messages to a client wait in its mailbox, and are sent between the replies to two batches of
+//! requests, and while the client waits in a blocking command.
 
 use super::call::Client;
 use super::clients::ClientInfo;
@@ -100,6 +100,12 @@ impl Connection {
 
     /// Serves the client until either side ends the connection.
     pub(super) async fn run(mut self) {
+        let info = Arc::clone(&self.client.info);
+        poll_fn(|context| {
+            info.mail.begins(context.waker());
+            Poll::Ready(())
+        })
+        .await;
         while self.turn().await.is_ok() {
             if self.client.is_closing {
                 // The last replies, as far as the client reads them.
@@ -137,6 +143,13 @@ impl Connection {
     /// Sends waiting replies and messages as far as the socket accepts them, and waits until bytes
     /// are received or the client has shut down its side.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.send_messages(context)?;
+        self.poll_fill(context)
+    }
+
+    /// Sends waiting replies and messages as far as the socket accepts them. The task is woken when it
+    /// accepts more, or when a message arrives.
+    fn send_messages(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         loop {
             if self.outbox.waiting() > 0 {
                 let Poll::Ready(sent) = self.poll_send(0, context) else { break };
@@ -149,21 +162,20 @@ impl Connection {
                 break;
             }
         }
-        self.check_cut_off(context)?;
-        self.poll_fill(context)
+        self.check_cut_off(context)
     }
 
     /// Takes messages from the client's mailbox, up to a limit. Returns whether there were any; if
     /// not, the task is woken when one arrives.
     fn take_messages(&mut self, context: &Context<'_>) -> io::Result<bool> {
         let Self { client, outbox, worker, .. } = self;
-        let Some(mailbox) = &client.mailbox else { return Ok(false) };
-        let is_resp3 = client.is_resp3;
+        let Some(mailbox) = client.info.mail.messages() else { return Ok(false) };
+        let hears = client.hears();
         let taken = mailbox.poll_take(context, |message| {
             if outbox.bytes.capacity() == 0 {
                 outbox.bytes = worker.output();
             }
-            put_message(outbox, message, is_resp3);
+            put_message(outbox, message, hears);
             outbox.waiting() < SENT_AT_ONCE
         });
         match taken {
@@ -175,7 +187,7 @@ impl Connection {
 
     /// Fails if the client is cut off from its messages; if it is later, the task is woken.
     fn check_cut_off(&self, context: &Context<'_>) -> io::Result<()> {
-        let Some(mailbox) = &self.client.mailbox else { return Ok(()) };
+        let Some(mailbox) = self.client.info.mail.messages() else { return Ok(()) };
         mailbox.poll_cut_off(context).map_err(|CutOff| self.is_cut_off())
     }
 

@@ -31,6 +31,7 @@ pub mod json;
 mod keyspace;
 #[cfg(feature = "scripts")]
 mod lua;
+mod mail;
 mod mailbox;
 mod monitors;
 mod named_keys;
@@ -55,6 +56,7 @@ mod status;
 mod subcommands;
 mod table;
 mod thread;
+mod tracking;
 mod turns;
 mod users;
 mod waiting;

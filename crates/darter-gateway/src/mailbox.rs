@@ -1,4 +1,4 @@
-//! Messages on their way to one receiver: a subscriber, or another gateway. Any thread can put
+//! Messages on their way to one receiver: a client, or another gateway. Any thread can put
 //! messages into a mailbox; the receiver's task takes them out, and is woken when the first one
 //! arrives.
 //!
@@ -36,30 +36,47 @@ impl HeldBytes {
     }
 }
 
+/// How a message is sent to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As it is: to another gateway, or to a client that monitors.
+    Whole,
+    /// To a subscriber. The first byte is missing, which depends on the protocol.
+    Push,
+    /// To a client that tracks keys, or to the one to which it has redirected its invalidations. The
+    /// bytes are those of an array of keys; none stand for all keys.
+    Invalidation {
+        /// It goes to another client than the one that tracks the keys.
+        is_redirected: bool,
+    },
+    /// The client to which invalidations were redirected has gone. The bytes are its id.
+    BrokenRedirection,
+}
+
 /// A message, in the form in which it is sent.
 #[derive(Debug)]
 pub(super) struct Message {
     /// The bytes.
     pub(super) bytes: Vec<u8>,
-    /// Whether they lack the first byte, which depends on the protocol of the receiver.
-    pub(super) is_push: bool,
+    pub(super) form: Form,
     held: HeldBytes,
 }
 
 impl Message {
     /// Creates a message that counts as long as it is in memory.
     pub(super) fn new(bytes: Vec<u8>, held: &HeldBytes) -> Arc<Self> {
-        Self::of(bytes, false, held)
+        Self::of(bytes, Form::Whole, held)
     }
 
     /// Creates a push, from the bytes after the first one.
     pub(super) fn push(bytes: Vec<u8>, held: &HeldBytes) -> Arc<Self> {
-        Self::of(bytes, true, held)
+        Self::of(bytes, Form::Push, held)
     }
 
-    fn of(bytes: Vec<u8>, is_push: bool, held: &HeldBytes) -> Arc<Self> {
+    /// Creates a message of any form.
+    pub(super) fn of(bytes: Vec<u8>, form: Form, held: &HeldBytes) -> Arc<Self> {
         held.bytes.fetch_add(bytes.capacity() + MESSAGE_BYTES, Ordering::Relaxed);
-        Arc::new(Self { bytes, is_push, held: held.clone() })
+        Arc::new(Self { bytes, form, held: held.clone() })
     }
 
     /// Returns the bytes that count for a receiver.

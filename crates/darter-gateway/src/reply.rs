@@ -1,18 +1,45 @@
 //! Replies: RESP2, or RESP3 for clients that have switched to it.
 
-use super::mailbox::Message;
+use super::mailbox::{Form, Message};
 use darter_fabric::turns;
 use darter_fabric::wire::Outbox;
 
 /// The work of a line, in bytes.
 const LINE_BYTES: usize = 64;
 
-/// Appends a message. A push is an array in RESP2.
-pub(super) fn put_message(out: &mut Outbox, message: &Message, is_resp3: bool) {
-    if message.is_push {
-        out.bytes.push(if is_resp3 { b'>' } else { b'*' });
+/// Which messages a client gets, and in which protocol.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hears {
+    pub(super) is_resp3: bool,
+    pub(super) is_subscribed: bool,
+    pub(super) is_monitor: bool,
+}
+
+/// Returns the beginning of a message; `None` if the client does not get it. A push is an array in
+/// RESP2, in which invalidations only reach subscribers to which they are redirected.
+fn beginning(message: &Message, hears: Hears) -> Option<&'static [u8]> {
+    match message.form {
+        Form::Whole if hears.is_monitor => Some(b""),
+        Form::Push if hears.is_subscribed => Some(if hears.is_resp3 { b">" } else { b"*" }),
+        Form::Invalidation { .. } if hears.is_resp3 => Some(b">2\r\n$10\r\ninvalidate\r\n"),
+        Form::Invalidation { is_redirected: true } if hears.is_subscribed => {
+            Some(b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n")
+        }
+        Form::BrokenRedirection if hears.is_resp3 => Some(b">2\r\n$21\r\ntracking-redir-broken\r\n:"),
+        _ => None,
     }
-    out.bytes.extend_from_slice(&message.bytes);
+}
+
+/// Appends a message, if the client gets it.
+pub(super) fn put_message(out: &mut Outbox, message: &Message, hears: Hears) {
+    let Some(beginning) = beginning(message, hears) else { return };
+    out.bytes.extend_from_slice(beginning);
+    out.bytes.extend_from_slice(match message.form {
+        Form::Invalidation { .. } if !message.bytes.is_empty() => &message.bytes,
+        Form::Invalidation { .. } if hears.is_resp3 => b"_\r\n",
+        Form::Invalidation { .. } => b"$-1\r\n",
+        _ => &message.bytes,
+    });
     out.seal_if_long();
     turns::count(LINE_BYTES + message.bytes.len());
 }
@@ -130,9 +157,9 @@ impl<'o> Reply<'o> {
         self.counted(if self.is_resp3 { b'>' } else { b'*' }, count);
     }
 
-    /// Writes a message.
-    pub(super) fn message(&mut self, message: &Message) {
-        put_message(self.out, message, self.is_resp3);
+    /// Writes a message, if the client gets it.
+    pub(super) fn message(&mut self, message: &Message, hears: Hears) {
+        put_message(self.out, message, hears);
     }
 
     /// Writes a complete reply.

@@ -15,6 +15,7 @@ use super::pubsub::PubSub;
 use super::request::BULK_BYTES_MAX;
 use super::slow::SlowLog;
 use super::statistics::{Baseline, Counts, Since, Sums, ThreadCounts};
+use super::tracking::Tracking;
 use super::waiting::Waiting;
 use darter::engine::Engine;
 use darter::{IndexKind, Store};
@@ -63,7 +64,11 @@ pub(super) struct GatewayState {
     pub(super) acl: Acl,
     /// The clients that wait for elements of keys.
     pub(super) waiting: Arc<Waiting>,
+    /// The keys that clients track.
+    pub(super) tracking: Arc<Tracking>,
     pub(super) is_stopping: AtomicBool,
+    /// Whether connections were ended while their requests were in progress, because the gateway ends.
+    pub(super) is_cut: AtomicBool,
     /// The last failure to reach a memory node, and its time.
     node_failure: Mutex<Option<(String, Instant)>>,
 }
@@ -142,7 +147,8 @@ impl GatewayState {
             pause: Pause::default(),
             notifications: Notifications::default(),
             acl: Acl::new(&options.password),
-            peers: Peers::new(held, options.message_bytes_max),
+            tracking: Arc::new(Tracking::new(held.clone(), &options)),
+            peers: Peers::new(held, options.message_bytes_max, options.announce.is_some()),
             threads,
             slow: SlowLog::new(options.slow, options.slow_entries),
             #[cfg(feature = "scripts")]
@@ -163,8 +169,15 @@ impl GatewayState {
             held_bytes,
             waiting: Arc::default(),
             is_stopping: AtomicBool::new(false),
+            is_cut: AtomicBool::new(false),
             node_failure: Mutex::default(),
         }
+    }
+
+    /// Returns whether a client of any gateway tracks keys, so that changed keys must be reported.
+    #[inline]
+    pub(super) fn are_changes_wanted(&self) -> bool {
+        self.tracking.is_any() || self.peers.track()
     }
 
     /// Returns whether new clients must authenticate or complete a TLS handshake.

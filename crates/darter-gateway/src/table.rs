@@ -537,7 +537,8 @@ macro_rules! for_each_command {
                 Auth "auth" -2 [noscript loading stale fast no_auth] (0 0 0) "1.0.0" => connection::auth(call),
                     "Authenticates the connection as a user, or as `default`", "";
                 Client "client" -2 [noscript loading stale] (0 0 0) "2.4.0" => client::client(call).await,
-                    "ID, GETNAME, SETNAME, SETINFO, INFO, LIST, KILL, NO-EVICT, PAUSE, UNPAUSE, REPLY, UNBLOCK", "this gateway's clients";
+                    "ID, GETNAME, SETNAME, SETINFO, INFO, LIST, KILL, NO-EVICT, PAUSE, UNPAUSE, REPLY, UNBLOCK, TRACKING, TRACKINGINFO, CACHING, GETREDIR",
+                    "this gateway's clients; TRACKING reports the changes of all gateways";
                 Meet "darter.meet" 3 [noscript loading stale] (0 0 0) "darter 0.1" => peer::meet(call).await,
                     "Begins a connection between gateways: the sender's id, and the receiver's", "";
                 Tell "darter.tell" 4 [noscript loading stale] (0 0 0) "darter 0.1" => peer::tell(call).await,
@@ -563,7 +564,7 @@ macro_rules! for_each_command {
                 Command "command" -1 [loading stale] (0 0 0) "2.8.13" => description::command(call).await,
                     "Describes the commands; COUNT, DOCS, GETKEYS, GETKEYSANDFLAGS, INFO, LIST", "";
                 Config "config" -2 [admin noscript loading stale] (0 0 0) "2.0.0" => config::config(call).await,
-                    "GET of the settings that clients read, SET of notify-keyspace-events, RESETSTAT; the rest is set by the command line", "this gateway's";
+                    "GET of the settings that clients read, SET of notify-keyspace-events and tracking-table-max-keys, RESETSTAT; the rest is set by the command line", "this gateway's";
                 Dbsize "dbsize" 1 [readonly] (0 0 0) "1.0.0" => scan::dbsize(call).await,
                     "Counts the keys", "keys that exist throughout are counted once; takes time linear in the number of keys, and reads each hash and sorted set";
                 Flushall "flushall" -1 [write] (0 0 0) "1.0.0" => keys::flush(call, true).await,

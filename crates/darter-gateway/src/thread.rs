@@ -1,10 +1,11 @@
 //! A serving thread: an executor with a task for each client, one that drives the connections to
 //! memory nodes, one that updates the counts, and in the first thread one that removes expired
-//! keys, one that reads the users and one that finds the other gateways.
+//! keys, one that reads the users, one that follows the clients that track keys, and one that finds the
+//! other gateways.
 
 use super::clients::ClientInfo;
 use super::clock::now_ms;
-use super::commands::report_expired;
+use super::commands::{report_changes, report_expired};
 use super::connection::Connection;
 use super::error::{GatewayError, system};
 use super::fabric_driver;
@@ -12,6 +13,7 @@ use super::keyspace::{Expiry, FORGOTTEN_MS, Stepped};
 use super::pace::{ClockWatch, Pace};
 use super::peers::Directory;
 use super::state::{GatewayState, LogLine};
+use super::tracking;
 use super::turns::in_turns;
 use super::users;
 use super::worker::Worker;
@@ -58,6 +60,7 @@ pub(super) fn serve(
         }
         if number == 0 {
             spawn(&worker, users::follow(Rc::clone(&worker)));
+            tokio::task::spawn_local(tracking::follow(Rc::clone(&worker)));
         }
         let announced = worker.shared.options.announce.clone().filter(|_| number == 0);
         let directory = announced.map(|address| {
@@ -69,7 +72,8 @@ pub(super) fn serve(
         }
         if let Some(directory) = directory {
             directory.abort();
-            Directory::leave(&worker).await;
+            let is_cut = worker.shared.is_cut.load(Ordering::Acquire);
+            Directory::leave(&worker, is_cut).await;
         }
     });
     drop(tasks);
@@ -125,7 +129,10 @@ async fn expire(worker: Rc<Worker>) {
             let long = Duration::from_millis(FORGOTTEN_MS);
             walk.trust_clock(watch.is_steady(held.keys.now, Instant::now(), long));
             held.keys.record_events(worker.shared.notifications.are_on());
-            match walk.step(&mut held.keys).await {
+            held.keys.begin_changes(worker.shared.are_changes_wanted());
+            let step = walk.step(&mut held.keys).await;
+            report_changes(&worker.shared, held.keys.take_changes(), None);
+            match step {
                 Ok(stepped) => {
                     report_expired(&worker.shared, &mut held.keys).await;
                     counts.expired.fetch_add(stepped.removed, Ordering::Relaxed);

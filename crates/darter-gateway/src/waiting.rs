@@ -316,7 +316,7 @@ mod tests {
     }
 
     fn peers() -> Peers {
-        Peers::new(HeldBytes::new(Arc::default(), usize::MAX), 1 << 20)
+        Peers::new(HeldBytes::new(Arc::default(), usize::MAX), 1 << 20, true)
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `CLIENT` and its subcommands.
 
+use super::tracking;
 use crate::call::{Call, Replies, help, unknown_subcommand, wrong_arity};
 use crate::clients::{ClientInfo, ClientKind, Unblock};
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
@@ -75,8 +76,19 @@ pub(super) async fn client(call: &mut Call<'_>) -> Result<(), Fault> {
         }
         b"getredir" => {
             with(2..=2)?;
-            // Tracking is not supported.
-            call.reply.integer(-1);
+            call.reply.integer(call.client.info.tracking.redirection());
+        }
+        b"tracking" => {
+            with(3..=usize::MAX)?;
+            tracking::tracking(call).await?;
+        }
+        b"caching" => {
+            with(3..=3)?;
+            tracking::caching(call)?;
+        }
+        b"trackinginfo" => {
+            with(2..=2)?;
+            tracking::tracking_info(call);
         }
         b"no-evict" | b"no-touch" => {
             with(3..=3)?;
@@ -96,6 +108,7 @@ pub(super) async fn client(call: &mut Call<'_>) -> Result<(), Fault> {
 }
 
 const HELP: &[&str] = &[
+    "CLIENT CACHING yes|no",
     "CLIENT ID",
     "CLIENT GETNAME",
     "CLIENT GETREDIR",
@@ -108,6 +121,8 @@ const HELP: &[&str] = &[
     "CLIENT PAUSE ms [WRITE|ALL]",
     "CLIENT UNPAUSE",
     "CLIENT REPLY on|off|skip",
+    "CLIENT TRACKING on|off [REDIRECT id] [BCAST] [PREFIX prefix]... [OPTIN] [OPTOUT] [NOLOOP]",
+    "CLIENT TRACKINGINFO",
     "CLIENT UNBLOCK id [TIMEOUT|ERROR]",
 ];
 

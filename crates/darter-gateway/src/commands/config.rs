@@ -7,12 +7,24 @@ use crate::glob::Glob;
 use crate::hyperloglog::SPARSE_BYTES;
 use crate::keyspace::DATABASES;
 use crate::options::GatewayOptions;
-use crate::turns;
+use crate::{number, turns};
 
 /// Returns the limits of unread replies and messages, in the form of Redis's option.
 fn output_limits(options: &GatewayOptions) -> String {
     let (replies, messages) = (options.output_bytes_max, options.message_bytes_max);
     format!("normal {replies} 0 0 slave 0 0 0 pubsub {messages} 0 0")
+}
+
+/// Parses the most keys that clients track.
+fn tracked_keys_max(text: &[u8]) -> Result<usize, Fault> {
+    let failed = |why: &str| {
+        let argument = "tracking-table-max-keys";
+        Fault::said(format!("ERR CONFIG SET failed (possibly related to argument '{argument}') - {why}"))
+    };
+    let number =
+        number::integer(text).ok_or_else(|| failed("argument couldn't be parsed into an integer"))?;
+    usize::try_from(number)
+        .map_err(|_| failed("argument must be between 0 and 9223372036854775807 inclusive"))
 }
 
 /// `CONFIG` and its subcommands.
@@ -48,6 +60,7 @@ pub(super) async fn config(call: &mut Call<'_>) -> Result<(), Fault> {
                 ("slowlog-log-slower-than", options.slow.as_micros().to_string()),
                 ("slowlog-max-len", options.slow_entries.to_string()),
                 ("timeout", "0".to_owned()),
+                ("tracking-table-max-keys", call.shared.tracking.keys_max().to_string()),
                 ("zset-max-listpack-entries", LISTPACK_MEMBERS_MAX.to_string()),
                 ("zset-max-listpack-value", LISTPACK_BYTES_MAX.to_string()),
                 ("zset-max-ziplist-entries", LISTPACK_MEMBERS_MAX.to_string()),
@@ -79,13 +92,23 @@ pub(super) async fn config(call: &mut Call<'_>) -> Result<(), Fault> {
             call.reply.ok();
             Ok(())
         }
+        b"set" if args.len() == 4 && args.get(2).eq_ignore_ascii_case(b"tracking-table-max-keys") => {
+            call.shared.tracking.set_keys_max(tracked_keys_max(args.get(3))?);
+            call.reply.ok();
+            Ok(())
+        }
         b"set" | b"rewrite" => {
             Err(Fault::said("ERR a gateway is configured by its command line; start it with other options"))
         }
         b"help" => {
             help(
                 &mut call.reply,
-                &["CONFIG GET pattern...", "CONFIG RESETSTAT", "CONFIG SET notify-keyspace-events letters"],
+                &[
+                    "CONFIG GET pattern...",
+                    "CONFIG RESETSTAT",
+                    "CONFIG SET notify-keyspace-events letters",
+                    "CONFIG SET tracking-table-max-keys keys",
+                ],
             );
             Ok(())
         }

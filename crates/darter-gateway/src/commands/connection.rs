@@ -5,7 +5,7 @@
 use super::client::name_of;
 use super::permission::note_wrong_password;
 use crate::acl::DEFAULT;
-use crate::call::{Call, Replies, wrong_arity};
+use crate::call::{Caching, Call, Replies, wrong_arity};
 use crate::clients::Names;
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
 use crate::keyspace::DATABASES;
@@ -71,7 +71,8 @@ pub(super) fn reset(call: &mut Call<'_>) -> Result<(), Fault> {
     call.client.subscriptions = None;
     call.client.monitoring = None;
     call.client.info.is_monitor(false);
-    call.client.mailbox = None;
+    call.client.tracking = None;
+    call.client.caching = Caching::Usual;
     call.client.replies = Replies::Sent;
     call.client.sender = None;
     call.client.info.is_subscribed([0; 3]);

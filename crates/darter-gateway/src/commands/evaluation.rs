@@ -85,7 +85,9 @@ pub(super) async fn invoke(
     invocation: &Arc<Invocation>,
 ) -> Result<Option<Fault>, Fault> {
     let database = call.client.database;
+    call.client.script_keys = call.client.tracking.is_some().then(|| invocation.keys.clone());
     let outcome = lua::run(call, Task::Call(Arc::clone(invocation)), run_from_script).await;
+    call.client.script_keys = None;
     // What a script selects is for its own commands.
     call.select(database)?;
     match outcome? {

@@ -108,6 +108,7 @@ fn clients(call: &Call<'_>, text: &mut String) {
             ("connected_clients", &call.shared.clients.count()),
             ("maxclients", &call.shared.options.connections_max),
             ("blocked_clients", &call.shared.clients.waiting()),
+            ("tracking_clients", &call.shared.tracking.counts().clients),
             ("connected_gateways", &call.shared.peers.count()),
         ],
     );
@@ -146,6 +147,7 @@ fn stats(call: &Call<'_>, text: &mut String) {
     let since = call.shared.since_reset();
     let longest_turn = call.shared.sums().longest_turn_bytes;
     let [channels, patterns, shards] = call.shared.pubsub.sizes();
+    let tracked = call.shared.tracking.counts();
     fields(
         text,
         &[
@@ -156,6 +158,9 @@ fn stats(call: &Call<'_>, text: &mut String) {
             ("pubsub_channels", &channels),
             ("pubsub_patterns", &patterns),
             ("pubsubshard_channels", &shards),
+            ("tracking_total_keys", &tracked.keys),
+            ("tracking_total_items", &tracked.items),
+            ("tracking_total_prefixes", &tracked.prefixes),
             ("total_error_replies", &since.errors),
             ("longest_turn_bytes", &longest_turn),
         ],

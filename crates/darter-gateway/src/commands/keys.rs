@@ -132,6 +132,7 @@ pub(super) async fn flush(call: &mut Call<'_>, is_all: bool) -> Result<(), Fault
             "ERR FLUSHALL and FLUSHDB are not allowed here; start the gateway with --allow-flush",
         ));
     }
+    call.keys.note_everything();
     let databases = if is_all { 0..DATABASES } else { call.client.database..call.client.database + 1 };
     for database in databases {
         call.keys.select(database)?;

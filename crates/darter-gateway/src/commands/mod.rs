@@ -60,15 +60,17 @@ mod stream_info;
 mod stream_reads;
 mod streams;
 mod strings;
+mod tracking;
 mod transactions;
 
+pub(super) use crate::tracking::report as report_changes;
 pub(super) use notifying::report_expired;
 pub(super) use permission::refresh as refresh_user;
 pub(super) use runs::{execute_run, run_length};
 #[cfg(feature = "scripts")]
 pub(super) use scripting::runs_scripts;
 
-use super::call::{Ahead, Call, Client, Replies, cut, shown, wrong_arity};
+use super::call::{Ahead, Caching, Call, Client, Replies, cut, shown, wrong_arity};
 use super::fault::Fault;
 use super::keyspace::{End, Join, Kind};
 use super::named_keys;
@@ -118,8 +120,13 @@ pub(super) async fn perform(call: &mut Call<'_>) -> Option<(&'static Command, En
     let start = call.reply.position();
     let command = Command::named(call.args.get(0));
     notifying::begin(call);
+    let unreported = tracking::begin(call);
     let mut ending = Ending::Rejected;
     let attempted = pin!(attempt(call, command, &mut ending)).await;
+    unreported.report(call);
+    if call.shared.peers.track() {
+        call.shared.peers.make_room().await;
+    }
     if let Err(fault) = attempted {
         call.reply.take_back(start);
         if call.client.ahead != Ahead::GivenUp {
@@ -128,6 +135,10 @@ pub(super) async fn perform(call: &mut Call<'_>) -> Option<(&'static Command, En
         }
     }
     call.client.is_resp3 = call.reply.is_resp3();
+    // `CLIENT CACHING` applies to the next request, or to a transaction.
+    if call.client.queue.is_none() && command.is_none_or(|command| command.id != CommandId::Client) {
+        call.client.caching = Caching::Usual;
+    }
     call.client.info.has_queued(call.client.queue.as_ref().map(|queue| queue.len()));
     if call.client.replies != Replies::Sent && !has_to_wait(call.client) {
         let is_heard =
@@ -178,6 +189,7 @@ async fn attempt(
     call.client.info.did(command, &call.args, call.client.is_resp3);
     *ending = Ending::Failed;
     call.keys.select(call.client.database)?;
+    tracking::will_read(call, command);
     // A command that waits is shown once.
     let is_shown = call.shared.monitors.are_there() && call.client.waiter.is_none();
     // The commands that a script calls follow it.

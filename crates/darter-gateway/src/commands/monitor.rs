@@ -12,8 +12,8 @@ pub(super) fn monitor(call: &mut Call<'_>) -> Result<(), Fault> {
         return Err(Fault::said("ERR MONITOR isn't allowed for DENY BLOCKING client"));
     }
     if call.client.monitoring.is_none() {
-        let mailbox = call.client.mailbox(call.shared.options.message_bytes_max);
-        call.client.monitoring = Some(call.shared.monitors.add(&mailbox));
+        let mailbox = call.client.info.mail.mailbox(call.shared.options.message_bytes_max);
+        call.client.monitoring = Some(call.shared.monitors.add(mailbox));
         call.client.info.is_monitor(true);
         call.reply.ok();
     }

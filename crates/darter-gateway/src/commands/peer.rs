@@ -4,8 +4,10 @@
 use super::publishing;
 use crate::call::Call;
 use crate::fault::Fault;
-use crate::peers::{MessageKind, PeerId};
+use crate::peers::{Meeting, MessageKind, PeerId};
 use crate::waiting::key_of_message;
+use std::sync::Arc;
+use std::time::Instant;
 
 /// `DARTER.MEET sender receiver`.
 pub(super) async fn meet(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -25,14 +27,15 @@ pub(super) async fn meet(call: &mut Call<'_>) -> Result<(), Fault> {
     call.client.info.names().name = format!("gateway:{sender}");
     let sender = call.shared.peers.sender(sender);
     *sender.client.lock().await = call.client.info.id;
-    call.client.sender = Some(sender);
+    call.shared.tracking.has_met(sender.id, &call.shared.peers);
+    call.client.sender = Some(Meeting { sender, tracking: Arc::clone(&call.shared.tracking) });
     call.reply.ok();
     Ok(())
 }
 
 /// `DARTER.TELL kind channel payload`.
 pub(super) async fn tell(call: &mut Call<'_>) -> Result<(), Fault> {
-    let Some(sender) = call.client.sender.clone() else {
+    let Some(sender) = call.client.sender.as_ref().map(|meeting| Arc::clone(&meeting.sender)) else {
         return Err(Fault::said("ERR DARTER.TELL is for gateways, after DARTER.MEET"));
     };
     let current = sender.client.lock().await;
@@ -50,10 +53,13 @@ pub(super) async fn tell(call: &mut Call<'_>) -> Result<(), Fault> {
             if kind == MessageKind::Added {
                 call.shared.waiting.wake(&key);
             } else {
-                call.shared.waiting.others_wait(&key, std::time::Instant::now(), &call.shared.peers);
+                call.shared.waiting.others_wait(&key, Instant::now(), &call.shared.peers);
             }
         }
         Some(MessageKind::Users) => call.shared.acl.news.notify_one(),
+        Some(MessageKind::Track) => call.shared.peers.report_to(sender.id, Instant::now(), payload),
+        Some(MessageKind::Tracked) => call.shared.tracking.has_confirmed(sender.id, payload),
+        Some(MessageKind::Changed) => call.shared.tracking.others_changed(payload),
         // A later version has sent it.
         None => {}
     }

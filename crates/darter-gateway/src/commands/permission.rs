@@ -13,7 +13,7 @@ use crate::subcommands::{SUBCOMMANDS, Subcommand};
 use crate::table::{Command, CommandId};
 
 /// Returns the keys of a request that begins with argument `first`, and their use.
-fn keys_used(command: &Command, args: &Arguments<'_>, first: usize) -> Vec<KeyUse> {
+pub(super) fn keys_used(command: &Command, args: &Arguments<'_>, first: usize) -> Vec<KeyUse> {
     // The keys of these commands are sharded channels.
     if command.group == "pubsub" {
         return Vec::new();

@@ -8,10 +8,11 @@ use crate::fault::Fault;
 use crate::glob::{Glob, Matching};
 use crate::peers::MessageKind;
 use crate::pubsub::{Kind, Publication, Subscriptions};
-use crate::reply::Reply;
+use crate::reply::{Hears, Reply};
 use crate::state::GatewayState;
 use crate::table::CommandId;
 use crate::turns;
+use std::sync::Arc;
 
 /// Returns whether a client that waits for messages in RESP2 may run a command.
 pub(super) fn is_for_listeners(id: CommandId) -> bool {
@@ -54,7 +55,7 @@ pub(super) fn subscribe(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault> {
     if kind == Kind::Pattern {
         call.args.from(1).try_for_each(|pattern| Glob::parse(pattern).map(drop))?;
     }
-    let mailbox = call.client.mailbox(call.shared.options.message_bytes_max);
+    let mailbox = Arc::clone(call.client.info.mail.mailbox(call.shared.options.message_bytes_max));
     let (pubsub, id) = (&call.shared.pubsub, call.client.info.id);
     let new = || Box::new(Subscriptions::new(pubsub, id, mailbox));
     let mut subscriptions = call.client.subscriptions.take().unwrap_or_else(new);
@@ -87,7 +88,8 @@ pub(super) fn unsubscribe(call: &mut Call<'_>, kind: Kind) -> Result<(), Fault> 
     }
     // What was published before belongs before the end; in a transaction it would be within a reply.
     if !call.keys.is_in_transaction() {
-        write_messages(call);
+        let hears = Hears { is_subscribed: true, ..call.client.hears() };
+        write_messages(call, hears);
     }
     if names.is_empty() {
         confirm(&mut call.reply, word, None, subscriptions.count(kind));
@@ -105,15 +107,12 @@ fn keep(call: &mut Call<'_>, subscriptions: Box<Subscriptions>) {
         .info
         .is_subscribed([Kind::Channel, Kind::Pattern, Kind::Shard].map(|kind| subscriptions.of(kind).len()));
     call.client.subscriptions = Some(subscriptions).filter(|subscriptions| !subscriptions.is_empty());
-    if call.client.subscriptions.is_none() && call.client.monitoring.is_none() {
-        call.client.mailbox = None;
-    }
 }
 
 /// Writes the messages that wait for the client.
-fn write_messages(call: &mut Call<'_>) {
-    if let Some(mailbox) = &call.client.mailbox {
-        mailbox.take_all(|message| call.reply.message(message));
+fn write_messages(call: &mut Call<'_>, hears: Hears) {
+    if let Some(mailbox) = call.client.info.mail.messages() {
+        mailbox.take_all(|message| call.reply.message(message, hears));
     }
 }
 
@@ -129,7 +128,7 @@ pub(super) async fn publish(call: &mut Call<'_>, is_sharded: bool) -> Result<(),
     };
     if !call.keys.is_in_transaction() && !call.client.is_silent() {
         // The message may be one to this client. It is sent before the reply, as Redis does.
-        write_messages(call);
+        write_messages(call, call.client.hears());
     }
     call.reply.count(count);
     Ok(())

@@ -6,7 +6,7 @@
 //! large for a transaction, the requests are executed one by one.
 
 use super::transactions::{Body, is_too_large, once, run_one};
-use super::{admit, notifying, wake};
+use super::{admit, notifying, tracking, wake};
 use crate::call::{Call, Client};
 use crate::conflicts::are_executed_at_once;
 use crate::fault::Fault;
@@ -107,6 +107,7 @@ pub(crate) async fn execute_run<'r>(
     let (key, locks) = (run.first()?.1.get(1), call.keys.locks());
     let guard = locks.lock_head(key).await;
     notifying::begin(call);
+    let unreported = tracking::begin(call);
     let mut body = async |call: &mut Call<'_>| {
         for (command, args, ending) in &mut run {
             *ending = run_one(command, &mut of(call, *args)).await?;
@@ -117,6 +118,7 @@ pub(crate) async fn execute_run<'r>(
     };
     let done = once(call, &mut BTreeSet::new(), 0, &mut body).await;
     drop(guard);
+    unreported.report(call);
     if !matches!(done, Ok(true)) {
         call.reply.take_back(start);
         let fault = done.err().filter(|fault| !is_without_effect(fault))?;

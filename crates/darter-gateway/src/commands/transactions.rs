@@ -6,7 +6,7 @@
 //! every command after it is also rejected until `EXEC` or `DISCARD`, as in an aborted transaction
 //! of Redis. Clients then report the error of `MULTI`.
 
-use super::{monitor, notifying, permission, publishing};
+use super::{monitor, notifying, permission, publishing, tracking};
 use crate::call::{Call, Client};
 use crate::fault::Fault;
 use crate::keyspace::{Retries, Scoped};
@@ -407,6 +407,7 @@ pub(super) async fn run_one(command: &Command, call: &mut Call<'_>) -> Result<En
     let position = call.reply.position();
     // The command before may have failed in another one.
     call.keys.select(call.client.database)?;
+    tracking::will_read(call, command);
     if command.is("write") && call.shared.waiting.is_any() {
         let keys = command.keys_at(call.args.len()).chain(destinations(command.id, &call.args, 0));
         let keys = keys.map(|at| (call.client.database, call.args.get(at).to_vec()));

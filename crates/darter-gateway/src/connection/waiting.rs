@@ -65,11 +65,7 @@ impl Connection {
             let mut woken = pin!(waiter.woken(&worker.shared.peers));
             let mut unblock = pin!(marked.unblocked());
             poll_fn(|context| {
-                if self.outbox.waiting() > 0
-                    && let Poll::Ready(Err(error)) = self.poll_send(0, context)
-                {
-                    return Poll::Ready(Err(error));
-                }
+                self.send_messages(context)?;
                 if let Poll::Ready(how) = unblock.as_mut().poll(context) {
                     unblocked = Some(how);
                     return Poll::Ready(Ok(()));

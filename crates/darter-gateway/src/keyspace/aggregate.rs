@@ -19,6 +19,7 @@
 //!
 //! The elements of a small key lie in its head (`packed.rs`), which is then the only record.
 
+use super::changed::Changed;
 use super::head::Generation;
 use super::key_event::KeyEvent;
 use super::packed::Packed;
@@ -51,6 +52,8 @@ pub(super) struct Session {
     pub(super) database: u8,
     /// The changes of keys with the numbers of their databases, if they are recorded.
     pub(super) events: Option<Vec<(u8, KeyEvent)>>,
+    /// What the current command has changed.
+    pub(super) changed: Changed,
     /// The generations that the transaction in progress ends, with the numbers of their databases.
     pub(super) ended: Vec<(u8, Aggregate)>,
     /// The keys of which it has read all elements, though their heads were not in doubt.
@@ -70,6 +73,7 @@ impl Session {
             worker,
             database: 0,
             events: None,
+            changed: Changed::default(),
             ended: Vec::new(),
             unheld: BTreeSet::new(),
             held: Vec::new(),
@@ -299,7 +303,8 @@ pub(super) async fn mark(
     Head::parse(record)?.doubt(&mut doubted, now, held_seconds);
     let mut place_of_head = Vec::new();
     place(&mut place_of_head, Family::Key, aggregate.key());
-    let outcome = session.put_if(&place_of_head, &doubted, Condition::Equals(record)).await?;
+    // Not a change of the key's value.
+    let outcome = session.worker.put_if(&place_of_head, &doubted, Condition::Equals(record)).await?;
     Ok((outcome != PutOutcome::Refused).then_some(doubted))
 }
 

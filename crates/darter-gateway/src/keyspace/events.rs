@@ -23,12 +23,21 @@ impl Session {
     /// Records that the record at a place has changed. Consecutive changes of a key count as one.
     #[inline]
     pub(super) fn touched(&mut self, place: &[u8]) {
+        self.changed.note(place);
         if let Some(events) = &mut self.events
             && let Some(key) = key_of(place)
             && !matches!(events.last(), Some((database, KeyEvent::Touched(last))) if *database == self.database && last == key)
         {
             events.push((self.database, KeyEvent::Touched(key.to_vec())));
         }
+    }
+
+    /// Returns the outcome of a change of the record at a place. After an error it may have taken effect.
+    fn noted<T>(&mut self, place: &[u8], outcome: Result<T, Error>) -> Result<T, Error> {
+        if outcome.is_err() {
+            self.changed.note(place);
+        }
+        outcome
     }
 
     /// Replaces the changes since `before`, which are those of one key, by the event that it has
@@ -52,7 +61,8 @@ impl Session {
         at: impl AsRef<[u8]>,
         record: impl AsRef<[u8]>,
     ) -> Result<PutOutcome, Error> {
-        let outcome = self.worker.put(at.as_ref(), record).await?;
+        let outcome = self.worker.put(at.as_ref(), record).await;
+        let outcome = self.noted(at.as_ref(), outcome)?;
         self.touched(at.as_ref());
         Ok(outcome)
     }
@@ -65,7 +75,8 @@ impl Session {
         record: impl AsRef<[u8]>,
         condition: Condition<'_>,
     ) -> Result<PutOutcome, Error> {
-        let outcome = self.worker.put_if(at.as_ref(), record, condition).await?;
+        let outcome = self.worker.put_if(at.as_ref(), record, condition).await;
+        let outcome = self.noted(at.as_ref(), outcome)?;
         if outcome != PutOutcome::Refused {
             self.touched(at.as_ref());
         }
@@ -79,7 +90,8 @@ impl Session {
         at: impl AsRef<[u8]>,
         decide: impl FnMut(Option<&[u8]>) -> Change + Send,
     ) -> Result<bool, Error> {
-        let changes = self.worker.update(at.as_ref(), decide).await?;
+        let changes = self.worker.update(at.as_ref(), decide).await;
+        let changes = self.noted(at.as_ref(), changes)?;
         if changes {
             self.touched(at.as_ref());
         }
@@ -93,7 +105,8 @@ impl Session {
         at: impl AsRef<[u8]>,
         is_wanted: impl FnMut(&[u8]) -> bool + Send,
     ) -> Result<bool, Error> {
-        let is_removed = self.worker.remove_if(at.as_ref(), is_wanted).await?;
+        let is_removed = self.worker.remove_if(at.as_ref(), is_wanted).await;
+        let is_removed = self.noted(at.as_ref(), is_removed)?;
         if is_removed {
             self.touched(at.as_ref());
         }
@@ -103,7 +116,8 @@ impl Session {
     /// As [`darter::engine::Worker::discard`].
     #[inline]
     pub(super) async fn discard(&mut self, at: impl AsRef<[u8]>) -> Result<bool, Error> {
-        let is_removed = self.worker.discard(at.as_ref()).await?;
+        let is_removed = self.worker.discard(at.as_ref()).await;
+        let is_removed = self.noted(at.as_ref(), is_removed)?;
         if is_removed {
             self.touched(at.as_ref());
         }

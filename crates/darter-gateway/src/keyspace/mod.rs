@@ -16,6 +16,7 @@
 
 mod aggregate;
 mod atomically;
+mod changed;
 #[cfg(test)]
 mod crossings;
 mod cursors;
@@ -52,6 +53,7 @@ mod users;
 mod walk;
 
 pub(super) use aggregate::Aggregate;
+pub(super) use changed::Changes;
 pub(super) use databases::{DATABASES, is_place_of_head, place_in_index};
 pub(super) use drafts::Draft;
 pub(super) use expiry::{Census, Expiry, Stepped};

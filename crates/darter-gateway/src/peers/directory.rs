@@ -68,8 +68,12 @@ impl Directory {
             let mut lease = worker.keyspace().await;
             lease.keys.now = now_ms();
             match self.round(&mut lease.keys, Instant::now()).await {
-                Ok(()) if std::mem::take(&mut fails) => info!("the directory of gateways works again"),
-                Ok(()) => {}
+                Ok(()) => {
+                    worker.shared.peers.announced();
+                    if std::mem::take(&mut fails) {
+                        info!("the directory of gateways works again");
+                    }
+                }
                 Err(fault) => {
                     if !std::mem::replace(&mut fails, true) {
                         warn!(error = %fault.text(), "the directory of gateways has failed, and is tried again");
@@ -112,6 +116,7 @@ impl Directory {
                 }
             }
         }
+        self.worker.shared.tracking.has_read(self.others.keys().copied(), Instant::now());
         Ok(())
     }
 
@@ -127,17 +132,33 @@ impl Directory {
         Other { record, since: now, link }
     }
 
-    /// Removes a gateway's record.
-    pub(crate) async fn leave(worker: &Worker) {
-        let removed = tokio::time::timeout(LEAVE_PATIENCE, async {
+    /// Removes a gateway's record, unless others must assume that it has changed keys of which they
+    /// will not hear: `is_cut` says that requests in progress were not finished. They remove it later.
+    pub(crate) async fn leave(worker: &Worker, is_cut: bool) {
+        let left = tokio::time::timeout(LEAVE_PATIENCE, async {
             let mut lease = worker.keyspace().await;
-            let removed = lease.keys.remove_gateway(worker.shared.peers.id.to_bytes(), None).await;
+            let left = Self::remove_own(worker, &mut lease.keys, is_cut).await;
             worker.give_keyspace(lease);
-            removed
+            left
         });
-        if let Ok(Err(fault)) = removed.await {
-            warn!(error = %fault.text(), "this gateway's record stays in the pool until others remove it");
+        match left.await {
+            Ok(Ok(true)) => {}
+            Ok(Err(fault)) => {
+                warn!(error = %fault.text(), "this gateway's record stays in the pool until others remove it");
+            }
+            Ok(Ok(false)) | Err(_) => info!("this gateway's record stays in the pool until others remove it"),
         }
+    }
+
+    async fn remove_own(worker: &Worker, keys: &mut Keyspace, is_cut: bool) -> Result<bool, Fault> {
+        let peers = &worker.shared.peers;
+        let others = keys.gateways().await?.into_iter().map(|(id, _)| PeerId::from_bytes(id));
+        // A gateway without a connection may not know that this one has been there.
+        if is_cut || !peers.reach(others.filter(|id| *id != peers.id)) {
+            return Ok(false);
+        }
+        keys.remove_gateway(peers.id.to_bytes(), None).await?;
+        Ok(true)
     }
 }
 
@@ -178,7 +199,12 @@ mod tests {
             let left = keys.gateways().await.unwrap();
             assert_eq!(left.len(), 2);
             assert!(left.contains(&(*b"renewed ", record(2, 2))));
-            Directory::leave(&worker).await;
+            Directory::leave(&worker, true).await;
+            assert_eq!(keys.gateways().await.unwrap().len(), 2);
+            Directory::leave(&worker, false).await;
+            assert_eq!(keys.gateways().await.unwrap().len(), 2);
+            let _link = worker.shared.peers.open(PeerId::from_bytes(*b"renewed "));
+            Directory::leave(&worker, false).await;
             assert_eq!(keys.gateways().await.unwrap().len(), 1);
             directory.round(&mut keys, start + FORGOTTEN * 2).await.unwrap();
             assert!(directory.others.is_empty());

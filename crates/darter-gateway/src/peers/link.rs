@@ -40,6 +40,7 @@ pub(super) async fn keep(worker: Rc<Worker>, id: PeerId, address: String) {
                 info!(gateway = %id, address, "connected to a gateway");
                 fails = false;
                 let open = shared.peers.open(id);
+                shared.tracking.request(&shared.peers);
                 poll_fn(|context| link.poll(&open, context)).await
             }
             Ok(Err(error)) => error,

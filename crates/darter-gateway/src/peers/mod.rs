@@ -17,9 +17,11 @@ pub(super) use address::announced;
 pub(super) use directory::Directory;
 
 use crate::mailbox::{HeldBytes, Mailbox, Message};
+use crate::tracking::Tracking;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -70,10 +72,26 @@ pub(super) enum MessageKind {
     Added,
     /// The users of the pool have changed.
     Users,
+    /// Clients of the sender track keys. The payload is the sender's time.
+    Track,
+    /// The confirmation: from now on the sender reports the keys that it changes. The payload is that
+    /// of the request.
+    Tracked,
+    /// Keys have changed.
+    Changed,
 }
 
 impl MessageKind {
-    const ALL: [Self; 5] = [Self::Publish, Self::ShardPublish, Self::Wait, Self::Added, Self::Users];
+    const ALL: [Self; 8] = [
+        Self::Publish,
+        Self::ShardPublish,
+        Self::Wait,
+        Self::Added,
+        Self::Users,
+        Self::Track,
+        Self::Tracked,
+        Self::Changed,
+    ];
 
     /// Returns the name in requests.
     fn name(self) -> &'static str {
@@ -83,6 +101,9 @@ impl MessageKind {
             Self::Wait => "wait",
             Self::Added => "added",
             Self::Users => "users",
+            Self::Track => "track",
+            Self::Tracked => "tracked",
+            Self::Changed => "changed",
         }
     }
 
@@ -110,19 +131,64 @@ fn put_request(out: &mut Vec<u8>, arguments: &[&[u8]]) {
 
 /// The connection on which a gateway sends its messages to this one. A later connection replaces an
 /// earlier one, whose messages would come too late.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Sender {
+    /// The gateway.
+    pub(super) id: PeerId,
     /// The id of the connection's client. It is locked while a message is handled.
     pub(super) client: tokio::sync::Mutex<u64>,
 }
+
+/// The messages of another gateway on a connection. When it ends, messages may be lost.
+#[derive(Debug)]
+pub(super) struct Meeting {
+    pub(super) sender: Arc<Sender>,
+    /// The keys that this gateway's clients track.
+    pub(super) tracking: Arc<Tracking>,
+}
+
+impl Drop for Meeting {
+    fn drop(&mut self) {
+        self.tracking.has_lost(self.sender.id);
+    }
+}
+
+/// How long a gateway reports changed keys to another one whose clients track keys.
+const TRACKS_FOR: Duration = Duration::from_secs(30);
+
+/// The way to another gateway.
+#[derive(Debug)]
+struct Way {
+    mailbox: Arc<Mailbox>,
+    /// Until when changed keys are reported to the gateway.
+    tracks_until: Mutex<Option<Instant>>,
+}
+
+impl Way {
+    fn tracks(&self) -> bool {
+        self.tracks_until.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Ends the reports to a gateway that has not requested them recently.
+    fn forget(&self, now: Instant) {
+        let mut until = self.tracks_until.lock().unwrap_or_else(PoisonError::into_inner);
+        *until = until.filter(|until| *until > now);
+    }
+}
+
+type Ways = BTreeMap<PeerId, Arc<Way>>;
 
 /// The other gateways of the pool, as seen by one.
 #[derive(Debug)]
 pub(super) struct Peers {
     /// This gateway.
     pub(super) id: PeerId,
-    /// The messages to the gateways to which there is a connection.
-    links: RwLock<BTreeMap<PeerId, Arc<Mailbox>>>,
+    /// The gateways to which there is a connection.
+    links: RwLock<Ways>,
+    /// The number of those to which changed keys are reported.
+    tracking: AtomicUsize,
+    /// Whether the others can find this gateway, or never will.
+    is_announced: AtomicBool,
     /// The gateways that have connected to this one.
     senders: Mutex<BTreeMap<PeerId, Arc<Sender>>>,
     /// An unknown gateway has connected.
@@ -140,11 +206,13 @@ const ROOM_PAUSE: Duration = Duration::from_millis(1);
 const SENDERS_MAX: usize = 1024;
 
 impl Peers {
-    /// Creates a gateway that knows no other.
-    pub(super) fn new(held: HeldBytes, bytes_max: usize) -> Self {
+    /// Creates a gateway that knows no other. `is_in_directory` says whether others will find it.
+    pub(super) fn new(held: HeldBytes, bytes_max: usize, is_in_directory: bool) -> Self {
         Self {
             id: PeerId::random(),
             links: RwLock::default(),
+            tracking: AtomicUsize::new(0),
+            is_announced: AtomicBool::new(!is_in_directory),
             senders: Mutex::default(),
             news: Notify::new(),
             held,
@@ -154,14 +222,73 @@ impl Peers {
 
     /// Sends a message to every other gateway.
     pub(super) fn broadcast(&self, kind: MessageKind, channel: &[u8], payload: &[u8]) {
-        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
+        let links = self.links();
         if links.is_empty() {
             return;
         }
         let message = self.message(kind, channel, payload);
-        for mailbox in links.values() {
-            mailbox.put(&message);
+        for way in links.values() {
+            way.mailbox.put(&message);
         }
+    }
+
+    /// Returns whether the clients of another gateway track keys.
+    #[inline]
+    pub(super) fn track(&self) -> bool {
+        self.tracking.load(Ordering::SeqCst) > 0
+    }
+
+    /// Sends a message to the gateways whose clients track keys.
+    pub(super) fn tell_tracking(&self, kind: MessageKind, payload: &[u8]) {
+        let links = self.links();
+        let mut ways = links.values().filter(|way| way.tracks()).peekable();
+        if ways.peek().is_some() {
+            let message = self.message(kind, b"", payload);
+            ways.for_each(|way| way.mailbox.put(&message));
+        }
+    }
+
+    /// Begins to report changed keys to a gateway, or continues, and confirms that. Without a connection
+    /// to the gateway it does nothing.
+    pub(super) fn report_to(&self, id: PeerId, now: Instant, payload: &[u8]) {
+        let links = self.links();
+        let Some(way) = links.get(&id) else { return };
+        *way.tracks_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(now + TRACKS_FOR);
+        self.count_tracking(&links);
+        // A change that is not reported has taken effect before the confirmation leaves.
+        fence(Ordering::SeqCst);
+        way.mailbox.put(&self.message(MessageKind::Tracked, b"", payload));
+    }
+
+    /// Ends the reports to gateways that have not requested them recently.
+    pub(super) fn forget_tracking(&self, now: Instant) {
+        let links = self.links();
+        links.values().for_each(|way| way.forget(now));
+        self.count_tracking(&links);
+    }
+
+    fn count_tracking(&self, links: &Ways) {
+        self.tracking.store(links.values().filter(|way| way.tracks()).count(), Ordering::SeqCst);
+    }
+
+    fn links(&self) -> RwLockReadGuard<'_, Ways> {
+        self.links.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that the others can find this gateway.
+    pub(super) fn announced(&self) {
+        self.is_announced.store(true, Ordering::Release);
+    }
+
+    /// Returns whether the others can find this gateway, or never will.
+    pub(super) fn is_announced(&self) -> bool {
+        self.is_announced.load(Ordering::Acquire)
+    }
+
+    /// Returns whether there is a connection to each of some gateways.
+    pub(super) fn reach(&self, mut ids: impl Iterator<Item = PeerId>) -> bool {
+        let links = self.links();
+        ids.all(|id| links.contains_key(&id))
     }
 
     /// Waits while many messages wait for a gateway, so that a publisher is not faster than the
@@ -174,8 +301,7 @@ impl Peers {
     }
 
     fn is_crowded(&self) -> bool {
-        let links = self.links.read().unwrap_or_else(PoisonError::into_inner);
-        links.values().any(|mailbox| mailbox.is_crowded())
+        self.links().values().any(|way| way.mailbox.is_crowded())
     }
 
     fn message(&self, kind: MessageKind, channel: &[u8], payload: &[u8]) -> Arc<Message> {
@@ -186,12 +312,12 @@ impl Peers {
 
     /// Returns the number of gateways to which there is a connection.
     pub(super) fn count(&self) -> usize {
-        self.links.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.links().len()
     }
 
     /// Returns the gateway that begins to send messages on a connection.
     pub(super) fn sender(&self, id: PeerId) -> Arc<Sender> {
-        let is_known = self.links.read().unwrap_or_else(PoisonError::into_inner).contains_key(&id);
+        let is_known = self.links().contains_key(&id);
         if !is_known {
             self.news.notify_one();
         }
@@ -199,13 +325,17 @@ impl Peers {
         if senders.len() >= SENDERS_MAX {
             senders.retain(|_, sender| Arc::strong_count(sender) > 1);
         }
-        Arc::clone(senders.entry(id).or_default())
+        let new = || Arc::new(Sender { id, client: tokio::sync::Mutex::default() });
+        Arc::clone(senders.entry(id).or_insert_with(new))
     }
 
     /// Opens the way to a gateway, until the returned value is dropped.
     fn open(&self, id: PeerId) -> OpenLink<'_> {
         let mailbox = Mailbox::new(self.bytes_max);
-        self.links.write().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::clone(&mailbox));
+        let way = Way { mailbox: Arc::clone(&mailbox), tracks_until: Mutex::default() };
+        let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
+        links.insert(id, Arc::new(way));
+        self.count_tracking(&links);
         OpenLink { peers: self, id, mailbox }
     }
 }
@@ -220,8 +350,9 @@ struct OpenLink<'p> {
 impl Drop for OpenLink<'_> {
     fn drop(&mut self) {
         let mut links = self.peers.links.write().unwrap_or_else(PoisonError::into_inner);
-        if links.get(&self.id).is_some_and(|mailbox| Arc::ptr_eq(mailbox, &self.mailbox)) {
+        if links.get(&self.id).is_some_and(|way| Arc::ptr_eq(&way.mailbox, &self.mailbox)) {
             links.remove(&self.id);
+            self.peers.count_tracking(&links);
         }
     }
 }
@@ -251,7 +382,7 @@ mod tests {
 
     #[test]
     fn a_message_goes_to_the_gateways_with_a_connection() {
-        let peers = Peers::new(HeldBytes::new(Arc::default(), usize::MAX), 1 << 20);
+        let peers = Peers::new(HeldBytes::new(Arc::default(), usize::MAX), 1 << 20, true);
         peers.broadcast(MessageKind::Publish, b"c", b"lost");
         let link = peers.open(PeerId(1));
         peers.broadcast(MessageKind::Publish, b"c", b"m");

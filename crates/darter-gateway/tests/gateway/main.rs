@@ -47,6 +47,8 @@ mod streams;
 mod streams_together;
 mod tls;
 mod together;
+mod tracking;
+mod tracking_together;
 mod transactions;
 mod watching;
 
