@@ -113,7 +113,7 @@ macro_rules! for_each_command {
                     "Removes keys", "over Quiver at one moment; over DART each key separately";
                 Dump "dump" 2 [readonly] (1 1 1) "2.6.0" => boxed(move || dump::dump(call)).await,
                     "Returns a value in the format of Redis's RDB files, for RESTORE of a gateway or of Redis 7.0",
-                    "a string: atomic; others as HGETALL";
+                    "a string: atomic; others as HGETALL; each group of a stream as it was at one moment";
                 Exists "exists" -2 [readonly fast] (1 -1 1) "1.0.0" => keys::exists(call).await,
                     "Counts how many of the given keys exist", "each key separately";
                 Expire "expire" -3 [write fast] (1 1 1) "1.0.0" => expiry::expire(call, expiry::Unit::Seconds, true).await,

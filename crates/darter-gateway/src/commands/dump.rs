@@ -1,7 +1,8 @@
 //! `DUMP` and `RESTORE`: values in the format of Redis's RDB files.
 
 use super::strings::check_length;
-use super::{list_reads, lists};
+use super::transactions::supported;
+use super::{list_reads, lists, streams};
 use crate::call::{Call, too_long};
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
 use crate::keyspace::{
@@ -57,7 +58,14 @@ async fn payload(call: &mut Call<'_>, key: &[u8], record: &[u8]) -> Result<Optio
             }
             Ok(dumped.dumped())
         }
-        Kind::Stream => Err(Fault::said("ERR DUMP of a stream is not supported")),
+        Kind::Stream => {
+            let most = call.shared.options.output_bytes_max;
+            let check = |bytes| if bytes > most { Err(too_long()) } else { Ok(()) };
+            Ok(match call.keys.whole_stream(key, check).await {
+                Err(fault) if fault.is_wrong_type() => None,
+                found => found?.map(|stream| rdb::dumped_stream(&stream)),
+            })
+        }
         Kind::Hash | Kind::SortedSet | Kind::Set => {
             let Some(aggregate) = call.keys.found(key, record, &[head.kind]).await? else { return Ok(None) };
             let dumped = elements(call, head.kind, &aggregate).await?.dumped();
@@ -135,7 +143,7 @@ fn busy() -> Fault {
 async fn write(keys: &mut Keyspace, draft: &mut Draft, value: Value<'_>) -> Result<(), Fault> {
     match value {
         // They are not drafts.
-        Value::String(_) | Value::List(_) => {}
+        Value::String(_) | Value::List(_) | Value::Stream(_) => {}
         Value::Set(names) => {
             for name in names {
                 keys.draft_element(draft, &name, b"").await?;
@@ -165,6 +173,15 @@ async fn set(call: &mut Call<'_>, value: Value<'_>, end: Option<u64>, replaces: 
         let elements = elements.iter().map(|element| &element[..]).collect();
         return lists::set(call, key, elements, end, |head| replaces || head.is_none()).await;
     }
+    if let Value::Stream(stream) = &value {
+        for (_, body) in &stream.entries {
+            streams::check_entry(call, key, body)?;
+        }
+        if !stream.is_one_record() {
+            supported(call, "a stream that takes several records, or has consumer groups,")?;
+        }
+        return call.keys.set_stream(key, stream, end, |head| replaces || head.is_none()).await;
+    }
     let Call { keys, shared, .. } = call;
     let kind = match &value {
         Value::String(value) => {
@@ -183,6 +200,7 @@ async fn set(call: &mut Call<'_>, value: Value<'_>, end: Option<u64>, replaces: 
         Value::SortedSet(_) => Kind::SortedSet,
         Value::Set(_) => Kind::Set,
         Value::List(_) => Kind::List,
+        Value::Stream(_) => Kind::Stream,
     };
     let mut draft = Draft::new(kind, key, end)?;
     if let Err(fault) = write(keys, &mut draft, value).await {

@@ -9,6 +9,19 @@ use crate::fault::{Fault, NO_INTEGER, SYNTAX};
 use crate::keyspace::{Added, InPlace, NewId, OpenStream, StreamId, StreamWalk, body_of};
 use crate::number;
 
+/// Fails if an entry is too long for streams.
+pub(super) fn check_entry(call: &Call<'_>, key: &[u8], body: &[u8]) -> Result<(), Fault> {
+    let most = element_bytes_max(call, key);
+    if body.len() <= most {
+        return Ok(());
+    }
+    Err(Fault::said(format!(
+        "ERR an entry of {} bytes is longer than streams of this pool can hold under this key, {most} bytes; split it, \
+         or create the pool with larger blocks",
+        body.len()
+    )))
+}
+
 /// `XADD key [NOMKSTREAM] [MAXLEN|MINID [=|~] threshold [LIMIT count]] *|id field value…`.
 pub(super) async fn xadd(call: &mut Call<'_>) -> Result<(), Fault> {
     let (args, key) = (call.args, call.args.get(1));
@@ -22,14 +35,7 @@ pub(super) async fn xadd(call: &mut Call<'_>) -> Result<(), Fault> {
         return Err(Fault::said("ERR The ID specified in XADD must be greater than 0-0"));
     }
     let body = body_of(args.from(adding.end));
-    let most = element_bytes_max(call, key);
-    if body.len() > most {
-        return Err(Fault::said(format!(
-            "ERR an entry of {} bytes is longer than streams of this pool can hold under this key, {most} bytes; split it, \
-             or create the pool with larger blocks",
-            body.len()
-        )));
-    }
+    check_entry(call, key, &body)?;
     let (creates, trim) = (!adding.must_exist, adding.trim.as_ref());
     let mut added = match call.keys.add_in_place(key, creates, wanted, &body, trim).await? {
         InPlace::Done(None) => {

@@ -69,7 +69,7 @@ pub(super) use scoped::Scoped;
 pub(super) use small::Taken;
 pub(super) use streams::{
     Added, Consumer, Entry as StreamEntry, Group, NewId, OpenStream, Pending, PendingEdit, PendingWalk,
-    Stream, StreamId, StreamWalk, Trim, TrimTo, body_of,
+    Stream, StreamId, StreamWalk, Trim, TrimTo, WholeGroup, WholeStream, body_of,
 };
 pub(super) use sweep::FORGOTTEN_MS;
 pub(super) use transfer::{Destination, Transferred};

@@ -4,21 +4,29 @@
 //! type, 1 byte | value | version, 2 bytes | checksum of all before, 8 bytes
 //! ```
 //!
-//! Both numbers are little-endian. A value is read in every form that Redis 7.0 writes for its type
-//! (`read.rs`, `packed.rs`, `lzf.rs`), and written in the plain one, which all versions read.
+//! Both numbers are little-endian. A value is read in every form that Redis writes for its type
+//! (`read.rs`, `packed.rs`, `lzf.rs`, `streams.rs`), and written in the plain one, which all versions
+//! read.
 
 mod lzf;
 mod packed;
 mod read;
+mod streams;
 
 use crc::{CRC_64_REDIS, Crc, Table};
 use packed::{integers, listpack, ziplist};
 use read::Reader;
+pub(crate) use streams::dumped_stream;
+use streams::read_stream;
+
+use crate::keyspace::WholeStream;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// The version of the format, that of Redis 7.0. It can be read up to this version.
+/// The version of the format that is written, that of Redis 7.0.
 const VERSION: u16 = 10;
+/// The latest version that is read, that of Redis 7.4 and 8.
+const VERSION_MAX: u16 = 12;
 /// Bytes of the version and the checksum.
 const FOOTER_BYTES: usize = 10;
 /// Most bytes of a value in memory.
@@ -32,6 +40,7 @@ const LIST: u8 = 1;
 const SET: u8 = 2;
 const HASH: u8 = 4;
 const SORTED_SET: u8 = 5;
+const STREAM: u8 = 19;
 /// Further forms, which are only read.
 const SORTED_SET_IN_TEXT: u8 = 3;
 const LIST_IN_ZIPLIST: u8 = 10;
@@ -39,9 +48,12 @@ const SET_OF_INTEGERS: u8 = 11;
 const SORTED_SET_IN_ZIPLIST: u8 = 12;
 const HASH_IN_ZIPLIST: u8 = 13;
 const LIST_IN_ZIPLISTS: u8 = 14;
+const STREAM_OF_REDIS_5: u8 = 15;
 const HASH_IN_LISTPACK: u8 = 16;
 const SORTED_SET_IN_LISTPACK: u8 = 17;
 const LIST_IN_LISTPACKS: u8 = 18;
+const SET_IN_LISTPACK: u8 = 20;
+const STREAM_OF_REDIS_7_2: u8 = 21;
 
 /// Bytes of a value that may be a part of the payload.
 pub(crate) type Text<'p> = Cow<'p, [u8]>;
@@ -58,13 +70,14 @@ pub(crate) enum Value<'p> {
     Set(Vec<Text<'p>>),
     /// Elements in their order.
     List(Vec<Text<'p>>),
+    Stream(Box<WholeStream>),
 }
 
 /// Returns a payload without its version and checksum, if both are valid.
 pub(crate) fn verified(payload: &[u8]) -> Option<&[u8]> {
     let (rest, checksum) = payload.split_last_chunk()?;
     let (body, version) = rest.split_last_chunk()?;
-    let is_known = u16::from_le_bytes(*version) <= VERSION;
+    let is_known = u16::from_le_bytes(*version) <= VERSION_MAX;
     (is_known && CHECKSUM.checksum(rest) == u64::from_le_bytes(*checksum)).then_some(body)
 }
 
@@ -236,6 +249,12 @@ pub(crate) fn read(body: &[u8]) -> Option<Value<'_>> {
         SET_OF_INTEGERS => {
             names(reader.packed(integers)?.into_iter().map(|name| (name, ())).collect()).map(Value::Set)
         }
+        SET_IN_LISTPACK => {
+            names(reader.packed(listpack)?.into_iter().map(|name| (name, ())).collect()).map(Value::Set)
+        }
+        STREAM | STREAM_OF_REDIS_5 | STREAM_OF_REDIS_7_2 => {
+            read_stream(&mut reader, kind).map(|stream| Value::Stream(Box::new(stream)))
+        }
         HASH => checked(reader.elements(Reader::string)?).map(Value::Hash),
         SORTED_SET => checked(reader.elements(Reader::score)?).map(Value::SortedSet),
         SORTED_SET_IN_TEXT => checked(reader.elements(Reader::score_in_text)?).map(Value::SortedSet),
@@ -299,7 +318,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(body in proptest::collection::vec(any::<u8>(), 0..300), kind in 0_u8..20) {
+        fn any_bytes_are_read_or_refused(body in proptest::collection::vec(any::<u8>(), 0..300), kind in 0_u8..30) {
             let _ = read(&[&[kind], &body[..]].concat());
             prop_assert!(verified(&body).is_none());
         }
@@ -376,6 +395,7 @@ mod tests {
                 list(&["f1", "v1", "f2", "v2"]),
             ),
             ("1202010161020a0a0000000100816202ff", list(&["a", "b"])),
+            ("140d0d0000000200816102816202ff", set(&["a", "b"])),
             ("0103016101620161", list(&["a", "b", "a"])),
             ("0302016103312e350162ff", sorted_set(&[("a", 1.5), ("b", f64::NEG_INFINITY)])),
         ] {

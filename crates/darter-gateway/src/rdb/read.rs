@@ -48,7 +48,7 @@ impl<'p> Reader<'p> {
         Some(taken)
     }
 
-    fn chunk<const COUNT: usize>(&mut self) -> Option<[u8; COUNT]> {
+    pub(super) fn chunk<const COUNT: usize>(&mut self) -> Option<[u8; COUNT]> {
         self.take(COUNT)?.try_into().ok()
     }
 
@@ -90,6 +90,11 @@ impl<'p> Reader<'p> {
             }
             Length::Special(_) => return None,
         })
+    }
+
+    /// Reads a time in ms since the Unix epoch. One before it counts as the epoch.
+    pub(super) fn time(&mut self) -> Option<u64> {
+        Some(u64::try_from(i64::from_le_bytes(self.chunk()?)).unwrap_or(0))
     }
 
     /// Reads a score of 8 bytes.

@@ -22,6 +22,7 @@ mod descriptions;
 mod differential;
 mod door;
 mod dump;
+mod dump_streams;
 mod geo;
 mod hostile;
 mod limits;
