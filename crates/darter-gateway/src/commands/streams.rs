@@ -1,26 +1,13 @@
 //! The entries of streams: `XADD`, `XDEL`, `XTRIM` and others. A command that needs one record changes
 //! it in place; all others run in a transaction.
 
-use super::lists::element_bytes_max;
 use super::stream_arguments::{Adding, id, ids_from};
 use super::transactions::within;
 use crate::call::{Call, wrong_arity};
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
 use crate::keyspace::{Added, InPlace, NewId, OpenStream, StreamId, StreamWalk, body_of};
 use crate::number;
-
-/// Fails if an entry is too long for streams.
-pub(super) fn check_entry(call: &Call<'_>, key: &[u8], body: &[u8]) -> Result<(), Fault> {
-    let most = element_bytes_max(call, key);
-    if body.len() <= most {
-        return Ok(());
-    }
-    Err(Fault::said(format!(
-        "ERR an entry of {} bytes is longer than streams of this pool can hold under this key, {most} bytes; split it, \
-         or create the pool with larger blocks",
-        body.len()
-    )))
-}
+use crate::payload::Limits;
 
 /// `XADD key [NOMKSTREAM] [MAXLEN|MINID [=|~] threshold [LIMIT count]] *|id field value…`.
 pub(super) async fn xadd(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -35,7 +22,7 @@ pub(super) async fn xadd(call: &mut Call<'_>) -> Result<(), Fault> {
         return Err(Fault::said("ERR The ID specified in XADD must be greater than 0-0"));
     }
     let body = body_of(args.from(adding.end));
-    check_entry(call, key, &body)?;
+    Limits::of_gateway(call.shared).check_entry(key, body.len())?;
     let (creates, trim) = (!adding.must_exist, adding.trim.as_ref());
     let mut added = match call.keys.add_in_place(key, creates, wanted, &body, trim).await? {
         InPlace::Done(None) => {

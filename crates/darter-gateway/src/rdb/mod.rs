@@ -8,12 +8,15 @@
 //! (`read.rs`, `packed.rs`, `lzf.rs`, `streams.rs`), and written in the plain one, which all versions
 //! read.
 
+mod file;
 mod lzf;
 mod packed;
 mod read;
 mod streams;
 
 use crc::{CRC_64_REDIS, Crc, Table};
+use file::{MODULE, module_name};
+pub use file::{RdbError, RdbFile, RdbItem, RdbKey};
 use packed::{integers, listpack, ziplist};
 use read::Reader;
 pub(crate) use streams::dumped_stream;
@@ -71,6 +74,44 @@ pub(crate) enum Value<'p> {
     /// Elements in their order.
     List(Vec<Text<'p>>),
     Stream(Box<WholeStream>),
+}
+
+/// A value as `DUMP` returns it, without its version and checksum.
+#[derive(Clone, Debug)]
+pub struct Payload(Vec<u8>);
+
+impl Payload {
+    /// Returns the value that `DUMP` has returned, if its version is known and its checksum is right.
+    #[must_use]
+    pub fn of_dump(mut payload: Vec<u8>) -> Option<Self> {
+        let bytes = verified(&payload)?.len();
+        payload.truncate(bytes);
+        Some(Self(payload))
+    }
+
+    /// Returns the number of bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Reads the value, which may take `room` bytes of memory.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub(crate) fn value(&self, room: usize) -> Result<Value<'_>, String> {
+        let (&kind, rest) = self.0.split_first().ok_or("an empty value")?;
+        let mut reader = Reader::new(rest, room);
+        if kind == MODULE {
+            let module = reader.length().map(|id| module_name(id as u64)).unwrap_or_default();
+            return Err(format!("a value of the module {module}, which gateways do not have"));
+        }
+        match read_from(kind, &mut reader) {
+            Some(value) if reader.is_at_end() => Ok(value),
+            _ if reader.is_out_of_room() => Err(format!("takes more than {room} bytes of memory")),
+            _ => Err(format!("of the type {kind}, and damaged at its byte {}", self.0.len() - reader.left())),
+        }
+    }
 }
 
 /// Returns a payload without its version and checksum, if both are valid.
@@ -238,7 +279,11 @@ fn scored<'p>(pairs: Vec<(Text<'p>, Text<'p>)>) -> Option<Vec<(Text<'p>, f64)>> 
 /// large.
 pub(crate) fn read(body: &[u8]) -> Option<Value<'_>> {
     let (&kind, rest) = body.split_first()?;
-    let mut reader = Reader::new(rest, VALUE_BYTES_MAX);
+    read_from(kind, &mut Reader::new(rest, VALUE_BYTES_MAX))
+}
+
+/// Reads a value of a type.
+fn read_from<'p>(kind: u8, reader: &mut Reader<'p>) -> Option<Value<'p>> {
     match kind {
         STRING => reader.string().map(Value::String),
         LIST => in_order(reader.elements(|_| Some(()))?.into_iter().map(|(element, ())| element).collect()),
@@ -253,7 +298,7 @@ pub(crate) fn read(body: &[u8]) -> Option<Value<'_>> {
             names(reader.packed(listpack)?.into_iter().map(|name| (name, ())).collect()).map(Value::Set)
         }
         STREAM | STREAM_OF_REDIS_5 | STREAM_OF_REDIS_7_2 => {
-            read_stream(&mut reader, kind).map(|stream| Value::Stream(Box::new(stream)))
+            read_stream(reader, kind).map(|stream| Value::Stream(Box::new(stream)))
         }
         HASH => checked(reader.elements(Reader::string)?).map(Value::Hash),
         SORTED_SET => checked(reader.elements(Reader::score)?).map(Value::SortedSet),
