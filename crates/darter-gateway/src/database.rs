@@ -70,7 +70,7 @@ impl RedisValue {
     fn of(head: &Head<'_>) -> Result<Self, Fault> {
         Ok(match head.kind {
             Kind::String => Self::String(head.string()?.to_vec()),
-            Kind::Hash => Self::Elements(Collection::Hash),
+            Kind::Hash | Kind::TimedHash => Self::Elements(Collection::Hash),
             Kind::SortedSet => Self::Elements(Collection::SortedSet),
             Kind::Set => Self::Elements(Collection::Set),
             Kind::List => Self::Elements(Collection::List),

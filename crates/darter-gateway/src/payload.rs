@@ -3,10 +3,10 @@
 use crate::call::{argument_too_long, too_long};
 use crate::fault::Fault;
 use crate::keyspace::{
-    Aggregate, Change, Draft, End, Head, Keyspace, Kind, ListElements, Retries, Walked, is_one_record,
+    Aggregate, Change, Draft, End, Field, Head, Keyspace, Kind, ListElements, Retries, Walked, is_one_record,
     record_of_score, score_of_record,
 };
-use crate::rdb::{self, Value};
+use crate::rdb::{self, TimedField, Value};
 use crate::request::BULK_BYTES_MAX;
 use crate::state::{GatewayState, value_bytes_max};
 use crate::turns;
@@ -133,6 +133,24 @@ async fn elements(
     }
 }
 
+/// Returns the fields of a hash, with their values and ends.
+async fn fields(keys: &mut Keyspace, hash: &Aggregate, most: usize) -> Result<Vec<TimedField>, Fault> {
+    let (mut found, mut bytes, mut elements) = (Vec::new(), 0, hash.elements());
+    loop {
+        let walked = keys.walk_fields(hash, &mut elements, CHUNK, |name, field| {
+            bytes += size_of::<TimedField>() + name.len() + field.value.len();
+            found.push((name.to_vec(), field.value.to_vec(), field.end));
+        });
+        let walked = walked.await?;
+        if bytes > most {
+            return Err(too_long());
+        }
+        if walked == Walked::Through {
+            return Ok(found);
+        }
+    }
+}
+
 /// Returns the elements of a list, or `None` if they have more bytes than `most`.
 pub(crate) async fn list_elements(
     keys: &mut Keyspace,
@@ -190,6 +208,11 @@ async fn payload(
                 found => found?.map(|stream| rdb::dumped_stream(&stream)),
             })
         }
+        Kind::TimedHash => {
+            let Some(hash) = keys.found(key, record, &[Kind::Hash]).await? else { return Ok(None) };
+            let dumped = rdb::dumped_fields(&fields(keys, &hash, most).await?);
+            Ok(if keys.stands(&hash).await? { dumped } else { None })
+        }
         Kind::Hash | Kind::SortedSet | Kind::Set => {
             let Some(aggregate) = keys.found(key, record, &[head.kind]).await? else { return Ok(None) };
             let dumped = elements(keys, head.kind, &aggregate, most).await?.dumped();
@@ -229,6 +252,14 @@ async fn write(keys: &mut Keyspace, draft: &mut Draft, value: Value<'_>) -> Resu
                 turns::copied(value.len()).await;
             }
         }
+        Value::TimedHash(fields) => {
+            for (name, value, end) in fields {
+                let field = Field { value: &value, end };
+                let record = if draft.kind() == Kind::Hash { value.to_vec() } else { field.record() };
+                keys.draft_element(draft, &name, &record).await?;
+                turns::copied(value.len()).await;
+            }
+        }
         Value::SortedSet(members) => {
             for (name, score) in members {
                 keys.draft_element(draft, &name, &record_of_score(score)).await?;
@@ -263,12 +294,26 @@ pub(crate) async fn restore(
     keys: &mut Keyspace,
     limits: Limits,
     key: &[u8],
-    value: Value<'_>,
+    mut value: Value<'_>,
     end: Option<u64>,
     replaces: bool,
 ) -> Result<bool, Fault> {
     let may_replace = |head: Option<&Head<'_>>| replaces || head.is_none();
-    let kind = match &value {
+    let now = keys.now;
+    let kind = match &mut value {
+        Value::TimedHash(fields) => {
+            fields.retain(|(_, _, end)| end.is_none_or(|end| now <= end));
+            if fields.is_empty() {
+                // All fields have ended, so only an old value ends too.
+                if replaces {
+                    keys.remove(key).await?;
+                    return Ok(true);
+                }
+                return keys.look(key, |head| head.is_none()).await;
+            }
+            let are_timed = fields.iter().any(|(_, _, end)| end.is_some());
+            if are_timed { Kind::TimedHash } else { Kind::Hash }
+        }
         Value::String(value) => {
             check_length(value.len(), limits.value_bytes_max)?;
             let change = keys.change(key, |head, record| {

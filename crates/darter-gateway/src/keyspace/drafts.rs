@@ -48,7 +48,7 @@ pub(crate) struct Draft {
     expiry: Option<u64>,
     began: Instant,
     /// The number of elements.
-    count: usize,
+    pub(super) count: usize,
     /// The elements in any order, as long as they fit into a head.
     packed: Vec<u8>,
     /// The generation of the elements, if they do not.
@@ -81,6 +81,11 @@ impl Draft {
         })
     }
 
+    /// Returns the type of the value.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
     /// Gives the value a head that is complete, and the generation of its records if there are any.
     pub(super) fn name_by(&mut self, head: Vec<u8>, records: Option<Aggregate>) {
         (self.head, self.aggregate) = (Some(head), records);
@@ -108,7 +113,7 @@ impl Draft {
     }
 
     /// Returns the generation, which begins with the first call.
-    fn generation(&mut self) -> &Aggregate {
+    pub(super) fn generation(&mut self) -> &Aggregate {
         let Self { kind, key, aggregate, .. } = self;
         aggregate
             .get_or_insert_with(|| Aggregate::new(*kind, key, darter_fabric::random_word().to_le_bytes()))

@@ -44,6 +44,7 @@ const SET: u8 = 2;
 const HASH: u8 = 4;
 const SORTED_SET: u8 = 5;
 const STREAM: u8 = 19;
+const TIMED_HASH: u8 = 24;
 /// Further forms, which are only read.
 const SORTED_SET_IN_TEXT: u8 = 3;
 const LIST_IN_ZIPLIST: u8 = 10;
@@ -57,6 +58,7 @@ const SORTED_SET_IN_LISTPACK: u8 = 17;
 const LIST_IN_LISTPACKS: u8 = 18;
 const SET_IN_LISTPACK: u8 = 20;
 const STREAM_OF_REDIS_7_2: u8 = 21;
+const TIMED_HASH_IN_LISTPACK: u8 = 25;
 
 /// Bytes of a value that may be a part of the payload.
 pub(crate) type Text<'p> = Cow<'p, [u8]>;
@@ -67,6 +69,8 @@ pub(crate) enum Value<'p> {
     String(Text<'p>),
     /// Fields with values.
     Hash(Vec<(Text<'p>, Text<'p>)>),
+    /// Fields with values and the times at which they end.
+    TimedHash(Vec<(Text<'p>, Text<'p>, Option<u64>)>),
     /// Members with scores.
     SortedSet(Vec<(Text<'p>, f64)>),
     /// Members.
@@ -123,8 +127,12 @@ pub(crate) fn verified(payload: &[u8]) -> Option<&[u8]> {
 }
 
 /// Adds the version and the checksum to a payload.
-fn seal(mut payload: Vec<u8>) -> Vec<u8> {
-    payload.extend_from_slice(&VERSION.to_le_bytes());
+fn seal(payload: Vec<u8>) -> Vec<u8> {
+    seal_as(payload, VERSION)
+}
+
+fn seal_as(mut payload: Vec<u8>, version: u16) -> Vec<u8> {
+    payload.extend_from_slice(&version.to_le_bytes());
     let checksum = CHECKSUM.checksum(&payload);
     payload.extend_from_slice(&checksum.to_le_bytes());
     payload
@@ -228,6 +236,56 @@ impl Elements {
     }
 }
 
+/// A field of a hash: its name, its value, and when it ends.
+pub(crate) type TimedField = (Vec<u8>, Vec<u8>, Option<u64>);
+
+/// Returns the payload of a hash whose fields may expire, if it has fields. Only if one expires, it has
+/// the form and the version of Redis 7.4.
+pub(crate) fn dumped_fields(fields: &[TimedField]) -> Option<Vec<u8>> {
+    let Some(first) = fields.iter().filter_map(|(_, _, end)| *end).min() else {
+        let mut hash = Elements::of_hash();
+        for (name, value, _) in fields {
+            hash.push_field(name, value);
+        }
+        return hash.dumped();
+    };
+    let mut payload = vec![TIMED_HASH];
+    payload.extend_from_slice(&first.to_le_bytes());
+    push_length(&mut payload, fields.len());
+    for (name, value, end) in fields {
+        // One more than the time after the first end.
+        push_length(&mut payload, end.map_or(0, |end| (end - first + 1) as usize));
+        push_string(&mut payload, name);
+        push_string(&mut payload, value);
+    }
+    Some(seal_as(payload, VERSION_MAX))
+}
+
+/// Reads a hash whose fields may expire.
+fn timed_fields<'p>(reader: &mut Reader<'p>, kind: u8) -> Option<Value<'p>> {
+    let (first, mut fields) = (reader.time()?, Vec::new());
+    if kind == TIMED_HASH_IN_LISTPACK {
+        let mut parts = reader.packed(listpack)?.into_iter();
+        while let Some(name) = parts.next() {
+            let (value, end) = (parts.next()?, crate::number::integer(&parts.next()?)?);
+            fields.push((name, value, u64::try_from(end).ok()?));
+        }
+    } else {
+        for _ in 0..reader.length()? {
+            reader.take_element()?;
+            let after = reader.length()? as u64;
+            let end = if after == 0 { 0 } else { first.checked_add(after - 1)? };
+            fields.push((reader.string()?, reader.string()?, end));
+        }
+    }
+    let mut names = HashSet::new();
+    if fields.is_empty() || !fields.iter().all(|(name, ..)| names.insert(&name[..])) {
+        return None;
+    }
+    let timed = |(name, value, end)| (name, value, Some(end).filter(|end| *end > 0));
+    Some(Value::TimedHash(fields.into_iter().map(timed).collect()))
+}
+
 /// Returns whether no two names are equal.
 fn are_different<V>(elements: &[(Text<'_>, V)]) -> bool {
     let mut names = HashSet::new();
@@ -297,6 +355,7 @@ fn read_from<'p>(kind: u8, reader: &mut Reader<'p>) -> Option<Value<'p>> {
         SET_IN_LISTPACK => {
             names(reader.packed(listpack)?.into_iter().map(|name| (name, ())).collect()).map(Value::Set)
         }
+        TIMED_HASH | TIMED_HASH_IN_LISTPACK => timed_fields(reader, kind),
         STREAM | STREAM_OF_REDIS_5 | STREAM_OF_REDIS_7_2 => {
             read_stream(reader, kind).map(|stream| Value::Stream(Box::new(stream)))
         }

@@ -23,6 +23,7 @@ mod differential;
 mod door;
 mod dump;
 mod dump_streams;
+mod field_expiry;
 mod geo;
 mod hostile;
 mod limits;
