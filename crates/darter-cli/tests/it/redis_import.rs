@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A redis-server with a directory of its own.
+/// A redis-server, and its directory.
 struct Redis {
     child: Child,
     address: String,

@@ -114,7 +114,7 @@ pub(super) async fn hpersist(call: &mut Call<'_>) -> Result<(), Fault> {
     reply_integers(call, &replies).await
 }
 
-/// Returns the ends of fields; `None` for one that does not exist.
+/// Returns the ends of fields; `None` for an absent field.
 async fn ends(call: &mut Call<'_>, names: &[&[u8]]) -> Result<Vec<Option<Option<u64>>>, Fault> {
     let mut found = vec![None; names.len()];
     let key = call.args.get(1);

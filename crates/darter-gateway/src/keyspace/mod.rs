@@ -47,6 +47,8 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod timed;
+#[cfg(test)]
+mod timed_crossings;
 mod transfer;
 mod usage;
 mod users;

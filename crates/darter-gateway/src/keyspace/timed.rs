@@ -121,7 +121,7 @@ impl By<'_, '_> {
     }
 }
 
-/// Returns the elements of a head without those that have ended, as those of a key of type `to`.
+/// Returns the elements of a head that have not ended, in the form of a key of type `to`.
 pub(super) fn living(packed: Packed<'_>, to: Kind, now: u64) -> Cow<'_, [u8]> {
     let (kind, mut body) = (packed.kind(), Vec::new());
     if to != Kind::TimedHash {
@@ -138,7 +138,7 @@ pub(super) fn living(packed: Packed<'_>, to: Kind, now: u64) -> Cow<'_, [u8]> {
 }
 
 /// Removes the fields of a large hash that have ended, in a part of the records. Returns the number of
-/// removed ones, and whether the hash goes on behind that part.
+/// removed fields, and whether the hash has more records.
 pub(super) async fn remove_ended(
     session: &mut Session,
     hash: &Aggregate,

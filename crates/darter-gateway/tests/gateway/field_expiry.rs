@@ -8,7 +8,7 @@ use darter_gateway::GatewayOptions;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Fields that make a hash large.
-const LARGE: usize = 200;
+const LARGE: i64 = 200;
 
 fn integers(numbers: &[i64]) -> Reply {
     Reply::Array(numbers.iter().copied().map(Reply::Integer).collect())
@@ -16,7 +16,11 @@ fn integers(numbers: &[i64]) -> Reply {
 
 #[expect(clippy::disallowed_methods, reason = "the gateway's clock")]
 fn now_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64
+    i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
+}
+
+fn integer_of(count: usize) -> i64 {
+    i64::try_from(count).unwrap()
 }
 
 /// Sets a hash `h` of the fields a to d, and more if it is large.
@@ -25,7 +29,7 @@ fn set(client: &mut Client, is_large: bool) {
     client.say("hset h a 1 b 2 c 3 d 4");
     if is_large {
         let more = (0..LARGE).map(|number| format!(" filler{number} {}", "x".repeat(20)));
-        client.say(&format!("hset h{}", more.collect::<String>()));
+        client.say(&format!("hset h{}", more.collect::<Vec<_>>().concat()));
         assert!(integer(client.say("memory usage h")) > 5000);
     }
 }
@@ -37,7 +41,7 @@ fn end(client: &mut Client, key: &str, field: &str) {
 }
 
 /// Runs a test on a small hash and on a large one.
-fn on_both(test: impl Fn(&mut Client, usize)) {
+fn on_both(test: impl Fn(&mut Client, i64)) {
     let door = Door::open();
     let mut client = door.client();
     for is_large in [false, true] {
@@ -102,7 +106,7 @@ fn a_time_that_has_come_removes_the_field() {
     on_both(|client, count| {
         assert_eq!(client.say("hexpire h 0 fields 2 a a"), integers(&[2, -2]));
         assert_eq!(client.say("hpexpireat h 1 fields 2 b none"), integers(&[2, -2]));
-        assert_eq!(client.say("hlen h"), Reply::Integer(count as i64 - 2));
+        assert_eq!(client.say("hlen h"), Reply::Integer(count - 2));
         assert_eq!(
             client.say("hmget h a b c"),
             Reply::Array(vec![Reply::Null, Reply::Null, Reply::bulk("3")])
@@ -120,13 +124,13 @@ fn a_time_that_has_come_removes_the_field() {
 fn a_field_that_has_ended_is_absent_for_every_command() {
     on_both(|client, count| {
         end(client, "h", "b");
-        let left = count as i64 - 1;
+        let left = count - 1;
         assert_eq!(client.say("hget h b"), Reply::Null);
         assert_eq!(client.say("hstrlen h b"), Reply::Integer(0));
         assert_eq!(client.say("hmget h a b"), Reply::Array(vec![Reply::bulk("1"), Reply::Null]));
         assert_eq!(client.say("hlen h"), Reply::Integer(left));
         for (line, parts) in [("hgetall h", 2), ("hkeys h", 1), ("hvals h", 1)] {
-            assert_eq!(client.say(line).array().len() as i64, left * parts, "{line}");
+            assert_eq!(integer_of(client.say(line).array().len()), left * parts, "{line}");
         }
         let mut scanned = Vec::new();
         let mut cursor = "0".to_owned();
@@ -138,10 +142,10 @@ fn a_field_that_has_ended_is_absent_for_every_command() {
                 break;
             }
         }
-        assert_eq!(scanned.len() as i64, left * 2);
+        assert_eq!(integer_of(scanned.len()), left * 2);
         assert!(!scanned.contains(&Reply::bulk("b")));
         let drawn = client.say("hrandfield h 1000").array();
-        assert!(drawn.len() as i64 == left && !drawn.contains(&Reply::bulk("b")));
+        assert!(integer_of(drawn.len()) == left && !drawn.contains(&Reply::bulk("b")));
         assert_eq!(client.say("httl h fields 1 b"), integers(&[-2]));
         assert_eq!(client.say("hpersist h fields 1 b"), integers(&[-2]));
         assert_eq!(client.say("hexpire h 10 fields 1 b"), integers(&[-2]));
@@ -198,12 +202,13 @@ fn a_hash_is_gone_when_its_last_field_has_ended() {
     let door = Door::open();
     let mut client = door.client();
     for count in [1, LARGE] {
-        let pairs: String = (0..count).map(|number| format!(" {number} {}", "x".repeat(20))).collect();
+        let pairs =
+            (0..count).map(|number| format!(" {number} {}", "x".repeat(20))).collect::<Vec<_>>().concat();
         client.say(&format!("hset h{pairs}"));
         client.say("expire h 1000");
-        let names: String = (0..count).map(|number| format!(" {number}")).collect();
+        let names = (0..count).map(|number| format!(" {number}")).collect::<Vec<_>>().concat();
         let reply = client.say(&format!("hpexpire h 1 fields {count}{names}"));
-        assert_eq!(reply, integers(&vec![1; count]));
+        assert_eq!(reply, integers(&vec![1; usize::try_from(count).unwrap()]));
         while client.say("exists h") != Reply::Integer(0) {}
         assert_eq!(client.say("type h"), Reply::Simple("none".to_owned()));
         assert_eq!(client.say("keys *"), Reply::Array(Vec::new()));
@@ -234,7 +239,7 @@ fn times_move_with_the_hash() {
             let Reply::Array(left) = client.say(&format!("httl {key} fields 3 a b c")) else { panic!() };
             assert!((990..=1000).contains(&integer(left[0].clone())), "{key} {left:?}");
             assert_eq!(left[1..], [Reply::Integer(-2), Reply::Integer(-1)], "{key}");
-            assert_eq!(client.say(&format!("hlen {key}")), Reply::Integer(count as i64 - 1), "{key}");
+            assert_eq!(client.say(&format!("hlen {key}")), Reply::Integer(count - 1), "{key}");
             assert_eq!(client.say(&format!("hmget {key} a c")), bulks(&["1", "3"]), "{key}");
         }
         client.say("del copy moved restored");
@@ -245,7 +250,7 @@ fn times_move_with_the_hash() {
 fn hashes_of_redis_7_4_are_restored() {
     let door = Door::open();
     let mut client = door.client();
-    let end = now_ms() as u64 + 1_000_000;
+    let end = now_ms().cast_unsigned() + 1_000_000;
     // Fields a, which ends, b, which does not, and c, which has ended; as records and as a listpack.
     let mut records = [&[24][..], &1000_u64.to_le_bytes(), &[3, 0x81]].concat();
     records.extend((end - 1000 + 1).to_be_bytes());
@@ -260,7 +265,7 @@ fn hashes_of_redis_7_4_are_restored() {
     for body in [records, packed] {
         assert_eq!(client.ask(&[&b"restore"[..], b"h", b"0", &sealed(&body), b"replace"]), ok());
         assert_eq!(client.say("hgetall h"), bulks(&["a", "1", "b", "2"]));
-        assert_eq!(client.say("hpexpiretime h fields 3 a b c"), integers(&[end as i64, -1, -2]));
+        assert_eq!(client.say("hpexpiretime h fields 3 a b c"), integers(&[end.cast_signed(), -1, -2]));
     }
     // All fields have ended.
     let over = [&[24][..], &1000_u64.to_le_bytes(), b"\x01\x01\x01a\x011"].concat();
@@ -275,7 +280,7 @@ fn fields_are_read_removed_and_set_with_times() {
             client.say("hgetdel h fields 3 a none a"),
             Reply::Array(vec![Reply::bulk("1"), Reply::Null, Reply::Null])
         );
-        assert_eq!(client.say("hlen h"), Reply::Integer(count as i64 - 1));
+        assert_eq!(client.say("hlen h"), Reply::Integer(count - 1));
         assert_eq!(
             client.say("hgetex h ex 100 fields 2 b none"),
             Reply::Array(vec![Reply::bulk("2"), Reply::Null])
@@ -318,11 +323,12 @@ fn small_hashes_become_large_with_their_times() {
     for number in 0..LARGE {
         client.say(&format!("hset h field{number} {}", "x".repeat(20)));
     }
-    assert_eq!(client.say("hlen h"), Reply::Integer(LARGE as i64 + 1));
+    assert_eq!(client.say("hlen h"), Reply::Integer(LARGE + 1));
     let Reply::Array(left) = client.say("httl h fields 3 a field0 b") else { panic!() };
     assert!(integer(left[0].clone()) > 900 && left[1..] == [Reply::Integer(-1), Reply::Integer(-2)]);
     // A hash that is almost full, and becomes large because of the times.
-    let pairs: String = (0..35).map(|number| format!(" field{number:02} {}", "x".repeat(16))).collect();
+    let pairs =
+        (0..35).map(|number| format!(" field{number:02} {}", "x".repeat(16))).collect::<Vec<_>>().concat();
     client.say(&format!("hset full{pairs}"));
     assert_eq!(client.say("hexpire full 1000 fields 1 field07"), integers(&[1]));
     assert_eq!(client.say("hlen full"), Reply::Integer(35));
@@ -370,9 +376,9 @@ fn the_walk_removes_what_has_ended() {
     for key in ["small", "large"] {
         client.say(&format!("hset {key} a 1 b 2"));
     }
-    let pairs: String = (0..LARGE).map(|number| format!(" {number} {}", "x".repeat(20))).collect();
+    let pairs = (0..LARGE).map(|number| format!(" {number} {}", "x".repeat(20))).collect::<Vec<_>>().concat();
     client.say(&format!("hset large{pairs}"));
-    let names: String = (0..LARGE).map(|number| format!(" {number}")).collect();
+    let names = (0..LARGE).map(|number| format!(" {number}")).collect::<Vec<_>>().concat();
     client.say(&format!("hpexpire large 1 fields {LARGE}{names}"));
     end(&mut client, "small", "b");
     let (small, large) = ("memory usage small", "memory usage large");

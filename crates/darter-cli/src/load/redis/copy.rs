@@ -91,7 +91,7 @@ struct Tally {
 }
 
 impl Copier<'_> {
-    /// Stores the keys that `read` adds to its sink, in a thread of its own.
+    /// Stores the keys that `read` adds to its sink, in a separate thread.
     pub(super) fn copy(
         &self,
         read: impl FnOnce(&mut Sink) -> Result<(), Failure> + Send + 'static,

@@ -110,7 +110,7 @@ impl RedisArgs {
         })
     }
 
-    /// Verifies an RDB file that can be read twice. Nothing is stored from one that is damaged.
+    /// Verifies an RDB file that can be read twice. Nothing is stored from a damaged file.
     pub(super) fn check(&self, path: &Path, interrupt: &Interrupt) -> Result<(), Failure> {
         let (input, bar) = open(path)?;
         bar.set_message("checking");
