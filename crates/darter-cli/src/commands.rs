@@ -22,7 +22,7 @@ pub enum StoreCommand {
     Load(load::LoadCommand),
     /// Write pairs to a file for `import`
     Export(export::ExportCommand),
-    /// Store the pairs of a file written by `export`
+    /// Store the pairs of a file written by `export`, or the keys of Redis
     Import(load::ImportCommand),
     /// Print the number of keys, depth, node types, skip table and memory use
     Stats(stats::StatsCommand),
