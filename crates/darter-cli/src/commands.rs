@@ -22,7 +22,7 @@ pub enum StoreCommand {
     Load(load::LoadCommand),
     /// Write pairs to a file for `import`
     Export(export::ExportCommand),
-    /// Store the pairs of a file written by `export`
+    /// Store the pairs of a file written by `export`, or the keys of Redis
     Import(load::ImportCommand),
     /// Write all pairs of a pool as of this moment to a folder of backups, or to standard output, while
     /// clients go on writing

@@ -63,7 +63,7 @@ impl TokenArgs {
 }
 
 /// Reads a secret from a file, without the line end.
-fn secret(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
+pub(crate) fn secret(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
     let cannot = |error| Failure::usage(format!("{}: cannot read the {what}: {error}", path.display()));
     let mut bytes = Vec::new();
     // Room for a line end, and one more byte to detect that the secret is too long.

@@ -22,7 +22,6 @@
 //! Exports of one format can be concatenated; each keeps its first and last line.
 
 use crate::notation::Notation;
-use clap::ValueEnum;
 use darter_fabric::counted;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -32,12 +31,12 @@ use std::io::{self, Write};
 pub(crate) const COLUMNS: &str = "key\tvalue";
 
 /// How `export` writes pairs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExportFormat {
     /// Key, tab and value, with the escapes \n \t \r \\ \xNN, after a line with the names of the
-    /// columns
+    /// columns.
     Tsv,
-    /// One JSON object per line, with the same escapes in its strings
+    /// One JSON object per line, with the same escapes in its strings.
     Jsonl,
 }
 

@@ -1,11 +1,12 @@
 //! `export`: writes pairs to a file from which `import` restores every byte.
 //!
-//! `envelope.rs` describes the format. The file gets its name when it is complete: an earlier file
+//! `envelope.rs` describes the format; `export_commands.rs` writes commands for Redis instead. The file gets its name when it is complete: an earlier file
 //! of that name stays until then, and an export that fails or is interrupted leaves no file.
 //! Devices and FIFOs are written directly.
 
 use crate::Answer;
 use crate::envelope::{ExportFormat, ExportWriter, Extent};
+use crate::export_commands;
 use crate::failure::{Failure, complain};
 use crate::named_table::{Keys, Omitted, TableArgs};
 use crate::notation::Notation;
@@ -13,6 +14,7 @@ use crate::pool::PoolArgs;
 use crate::range::RangeArgs;
 use crate::signals::{Interrupt, unless_interrupted};
 use crate::stdout;
+use clap::ValueEnum;
 use darter::engine::{Engine, KeySpace, is_old_value};
 use darter::{ScanRange, Store};
 use darter_fabric::counted;
@@ -22,10 +24,23 @@ use flate2::write::GzEncoder;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+/// The form of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// Key, tab and value, with the escapes \n \t \r \\ \xNN, after a line with the names of the
+    /// columns
+    Tsv,
+    /// One JSON object per line, with the same escapes in its strings
+    Jsonl,
+    /// Commands for `redis-cli --pipe` that recreate all keys of gateways, or those of --table
+    Resp,
+}
+
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   darter export all.tsv.gz
+  darter export --format resp | redis-cli -h 10.0.0.5 --pipe
   darter export --prefix user: --format jsonl | zstd > users.jsonl.zst
   darter export --all | darter import --all - --pool 'file:/data/copy.pool?size=8G'")]
 pub struct ExportCommand {
@@ -44,7 +59,7 @@ pub(crate) struct ExportArgs {
     file: PathBuf,
     /// Format of the file; by default taken from its name, or else tsv
     #[arg(long, value_enum)]
-    format: Option<ExportFormat>,
+    format: Option<Form>,
     /// Read --from, --to and --prefix as hexadecimal
     #[arg(long)]
     hex: bool,
@@ -102,13 +117,14 @@ impl ExportArgs {
             written
         };
         file.finish().map_err(cannot)?;
-        complain(format_args!("{name}: {}", counted(pairs, "pair")));
+        let what = if self.form() == Form::Resp { "key" } else { "pair" };
+        complain(format_args!("{name}: {}", counted(pairs, what)));
         self.complain(store, &omitted)
     }
 
     /// Reports on stderr what the output omits.
     fn complain(&self, store: &Store, omitted: &Omitted) -> Result<Answer, Failure> {
-        if !self.all {
+        if !self.all && self.form() != Form::Resp {
             self.table.mention_gateways(store)?;
         }
         Ok(omitted.complain())
@@ -132,17 +148,21 @@ impl ExportArgs {
         out: &mut impl Write,
         interrupt: Option<&Interrupt>,
     ) -> Result<(u64, Omitted), Failure> {
+        let format = match self.form() {
+            Form::Tsv => ExportFormat::Tsv,
+            Form::Jsonl => ExportFormat::Jsonl,
+            Form::Resp => return self.write_commands(store, range, out, interrupt),
+        };
         let mut table = if self.all {
             Keys::Plain(store.session_in(KeySpace::Whole)?)
         } else {
             self.table.open(store)?
         };
         let extent = if self.all { Extent::Places } else { Extent::Keys };
-        let (mut export, mut omitted) = (ExportWriter::new(out, self.format(), extent)?, Omitted::default());
+        let (mut export, mut omitted) = (ExportWriter::new(out, format, extent)?, Omitted::default());
         table.visit(range, None, |key, value| {
             if interrupt.is_some_and(Interrupt::has_come) {
-                let pairs = counted(export.pairs(), "pair");
-                return Err(Failure::Interrupted(format!("interrupted after {pairs}; no file was written")));
+                return Err(interrupted(&counted(export.pairs(), "pair")));
             }
             match value {
                 // Stored for a snapshot that is open at this moment.
@@ -157,11 +177,39 @@ impl ExportArgs {
         Ok((export.finish()?, omitted))
     }
 
-    fn format(&self) -> ExportFormat {
+    /// Writes the commands that recreate the keys of gateways.
+    fn write_commands(
+        &self,
+        store: &Store,
+        range: &ScanRange,
+        out: &mut impl Write,
+        interrupt: Option<&Interrupt>,
+    ) -> Result<(u64, Omitted), Failure> {
+        if self.all {
+            return Err(Failure::usage("`--format resp` writes all keys of gateways; leave out `--all`"));
+        }
+        let has_come = || interrupt.is_some_and(Interrupt::has_come);
+        let keys = export_commands::write(store, self.table.database(), range, out, |keys| {
+            if has_come() { Err(interrupted(&counted(keys, "key"))) } else { Ok(()) }
+        })?;
+        store.verify()?;
+        Ok((keys, Omitted::default()))
+    }
+
+    fn form(&self) -> Form {
         let name = if ends_in(&self.file, "gz") { self.file.with_extension("") } else { self.file.clone() };
         let is_json = ["jsonl", "ndjson", "json"].iter().any(|ending| ends_in(&name, ending));
-        self.format.unwrap_or(if is_json { ExportFormat::Jsonl } else { ExportFormat::Tsv })
+        self.format.unwrap_or(match is_json {
+            true => Form::Jsonl,
+            false if ends_in(&name, "resp") => Form::Resp,
+            false => Form::Tsv,
+        })
     }
+}
+
+/// Returns the failure of an export that was interrupted.
+fn interrupted(written: &str) -> Failure {
+    Failure::Interrupted(format!("interrupted after {written}; no file was written"))
 }
 
 /// Converts the failure to write an export. A reader that closes it early does not have all of it.

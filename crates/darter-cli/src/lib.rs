@@ -20,6 +20,7 @@ mod delete;
 mod durability;
 mod envelope;
 mod export;
+mod export_commands;
 pub mod failure;
 pub mod indexes;
 mod load;

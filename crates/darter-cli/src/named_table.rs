@@ -60,12 +60,17 @@ impl TableArgs {
         })
     }
 
+    /// Returns the number of the database, if the table is one of the gateways.
+    pub(crate) fn database(self) -> Option<u8> {
+        self.table.map(|TableName::Redis(number)| number)
+    }
+
     /// Notes on stderr that gateways have records in the pool, unless the table is theirs.
     pub(crate) fn mention_gateways(self, store: &Store) -> Result<(), Failure> {
         if self.table.is_none() && !store.session_in(KeySpace::Gateway)?.is_empty()? {
             complain(
-                "note: left out the data of gateways in this pool; `--table redis:0` exports the strings of database 0, \
-                 `--all` everything",
+                "note: left out the data of gateways in this pool; `--format resp` exports it for Redis, `--table redis:0` the \
+                 strings of database 0, `--all` everything",
             );
         }
         Ok(())

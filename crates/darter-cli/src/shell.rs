@@ -72,7 +72,7 @@ enum LineCommand {
     Load(LoadArgs),
     /// Write pairs to a file for `import`
     Export(ExportArgs),
-    /// Store the pairs of a file written by `export`
+    /// Store the pairs of a file written by `export`, or the keys of Redis
     Import(ImportArgs),
     /// Print the number of keys, depth, node types, skip table and memory use
     Stats(StatsArgs),

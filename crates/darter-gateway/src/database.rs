@@ -1,5 +1,6 @@
 //! The keys of a pool's gateways, for a program that opens the pool itself. It reads, sets and
-//! removes strings as a client's `GET`, `SET` and `DEL` do, whether or not a gateway is running.
+//! removes strings as a client's `GET`, `SET` and `DEL` do, and moves keys of any type as `DUMP` and
+//! `RESTORE` do, whether or not a gateway is running.
 //!
 //! Every call blocks its thread. It reads this machine's clock once, so that keys expire as they do
 //! for a gateway on this machine.
@@ -7,6 +8,8 @@
 use crate::clock::now_ms;
 use crate::fault::Fault;
 use crate::keyspace::{Change, Chunk, DATABASES, Head, KeyRange, Keyspace, Kind, Walked};
+use crate::payload::{self, Dumped, Limits};
+use crate::rdb::Payload;
 use darter::{Condition, ScanRange, Store, block_on};
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -67,7 +70,7 @@ impl RedisValue {
     fn of(head: &Head<'_>) -> Result<Self, Fault> {
         Ok(match head.kind {
             Kind::String => Self::String(head.string()?.to_vec()),
-            Kind::Hash => Self::Elements(Collection::Hash),
+            Kind::Hash | Kind::TimedHash => Self::Elements(Collection::Hash),
             Kind::SortedSet => Self::Elements(Collection::SortedSet),
             Kind::Set => Self::Elements(Collection::Set),
             Kind::List => Self::Elements(Collection::List),
@@ -113,9 +116,24 @@ impl From<Fault> for DatabaseError {
             Fault::Said(Cow::Borrowed(text)) | Fault::Ended(Cow::Borrowed(text)) => {
                 Self::Refused(text.split_once(' ').map_or(text, |(_, text)| text).into())
             }
-            Fault::Said(Cow::Owned(text)) | Fault::Ended(Cow::Owned(text)) => Self::Refused(text.into()),
+            Fault::Said(Cow::Owned(text)) | Fault::Ended(Cow::Owned(text)) => {
+                let said = text.split_once(' ').map(|(_, said)| said.to_owned());
+                Self::Refused(said.unwrap_or(text).into())
+            }
         }
     }
+}
+
+/// The effect of [`Database::restore`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Restored {
+    /// The key has the value.
+    Stored,
+    /// The key existed, and was kept.
+    Kept,
+    /// The expiry time has passed, and nothing was stored.
+    Expired,
 }
 
 /// Access to a database of a pool's gateways.
@@ -135,6 +153,7 @@ impl From<Fault> for DatabaseError {
 #[derive(Debug)]
 pub struct Database {
     keys: Keyspace,
+    limits: Limits,
 }
 
 impl Database {
@@ -144,7 +163,7 @@ impl Database {
     /// Opens database 0 of a pool. The databases of an empty pool are empty.
     #[must_use]
     pub fn new(store: Store) -> Self {
-        Self { keys: Keyspace::new(store, Arc::default()) }
+        Self { limits: Limits::of(&store), keys: Keyspace::new(store, Arc::default()) }
     }
 
     /// Opens a database of a pool by its number; `None` if gateways have no such database.
@@ -224,6 +243,58 @@ impl Database {
     /// Fails if the store fails.
     pub fn remove(&mut self, key: &[u8]) -> Result<bool, DatabaseError> {
         Ok(block_on(self.now().remove(key))?)
+    }
+
+    /// Returns the value of a key of any type, as `DUMP` does; `None` if the key is absent. A value of more than `bytes_max` bytes is refused.
+    ///
+    /// ```
+    /// use darter::{Condition, Store};
+    /// use darter_gateway::{Database, Payload, Restored};
+    ///
+    /// # fn main() -> Result<(), darter_gateway::DatabaseError> {
+    /// let mut database = Database::new(Store::open("mem:16M")?);
+    /// database.set(b"pear", b"green", Condition::Always)?;
+    /// let pear = database.dump(b"pear", 1 << 20)?.expect("the key exists");
+    /// let payload = Payload::of_dump(pear.payload).expect("it is valid");
+    /// assert_eq!(database.restore(b"fig", &payload, None, false, 1 << 20)?, Restored::Stored);
+    /// assert_eq!(database.restore(b"fig", &payload, None, false, 1 << 20)?, Restored::Kept);
+    /// assert_eq!(database.get(b"fig")?.as_deref(), Some(&b"green"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if the value is too long, if other clients keep changing the key, or if the store fails.
+    pub fn dump(&mut self, key: &[u8], bytes_max: usize) -> Result<Option<Dumped>, DatabaseError> {
+        Ok(block_on(payload::dump(self.now(), key, bytes_max))?)
+    }
+
+    /// Sets a key to a value, as `RESTORE` does. The key appears whole. It expires at a time in ms since
+    /// the Unix epoch, if that is given. An existing key is kept unless `replaces` is set. The value may
+    /// take `memory_max` bytes of memory.
+    ///
+    /// # Errors
+    /// Fails if the value is damaged or belongs to a module, if the pool cannot hold it, or if the store
+    /// fails. Nothing has changed then.
+    pub fn restore(
+        &mut self,
+        key: &[u8],
+        payload: &Payload,
+        expiry: Option<u64>,
+        replaces: bool,
+        memory_max: usize,
+    ) -> Result<Restored, DatabaseError> {
+        let limits = self.limits;
+        let keys = self.now();
+        if expiry.is_some_and(|end| end <= keys.now) {
+            return Ok(Restored::Expired);
+        }
+        if !replaces && block_on(keys.look(key, |head| head.is_some()))? {
+            return Ok(Restored::Kept);
+        }
+        let value = payload.value(memory_max).map_err(|why| DatabaseError::Refused(why.into()))?;
+        let is_stored = block_on(payload::restore(keys, limits, key, value, expiry, replaces))?;
+        Ok(if is_stored { Restored::Stored } else { Restored::Kept })
     }
 
     /// Returns the existing keys of a range with their values, in the order of the range.

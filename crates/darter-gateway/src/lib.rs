@@ -40,6 +40,7 @@ mod number;
 mod options;
 mod pace;
 mod pause;
+mod payload;
 mod peers;
 mod pipeline;
 mod pubsub;
@@ -63,9 +64,11 @@ mod waiting;
 mod worker;
 
 pub use darter_telemetry::{HttpPort, PortError, Stop};
-pub use database::{Collection, Database, DatabaseError, DatabaseScan, RedisValue};
+pub use database::{Collection, Database, DatabaseError, DatabaseScan, RedisValue, Restored};
 pub use error::GatewayError;
 pub use options::GatewayOptions;
+pub use payload::Dumped;
+pub use rdb::{Payload, RdbError, RdbFile, RdbItem, RdbKey};
 pub use request::{Arguments, Malformed, Parser, Step};
 pub use table::page as commands_page;
 

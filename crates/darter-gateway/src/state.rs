@@ -110,7 +110,7 @@ impl LogKind for LogLine {
 const RECORD_BYTES: usize = 3;
 
 /// Returns the length of the largest value that a pool can store, under an empty key.
-fn value_bytes_max(store: &Store) -> usize {
+pub(super) fn value_bytes_max(store: &Store) -> usize {
     store.max_value_bytes().saturating_sub(RECORD_BYTES)
 }
 

@@ -113,7 +113,7 @@ macro_rules! for_each_command {
                     "Removes keys", "over Quiver at one moment; over DART each key separately";
                 Dump "dump" 2 [readonly] (1 1 1) "2.6.0" => boxed(move || dump::dump(call)).await,
                     "Returns a value in the format of Redis's RDB files, for RESTORE of a gateway or of Redis 7.0",
-                    "a string: atomic; others as HGETALL";
+                    "a string: atomic; others as HGETALL; each group of a stream as it was at one moment";
                 Exists "exists" -2 [readonly fast] (1 -1 1) "1.0.0" => keys::exists(call).await,
                     "Counts how many of the given keys exist", "each key separately";
                 Expire "expire" -3 [write fast] (1 1 1) "1.0.0" => expiry::expire(call, expiry::Unit::Seconds, true).await,
@@ -175,12 +175,22 @@ macro_rules! for_each_command {
                     "over Quiver at one moment; over DART those of a large hash each separately, in order; a hash without fields is absent";
                 Hexists "hexists" 3 [readonly fast] (1 1 1) "2.0.0" => hashes::hexists(call).await,
                     "Returns whether a field exists", "atomic";
+                Hexpire "hexpire" -6 [write denyoom fast] (1 1 1) "7.4.0" => field_expiry::hexpire(call, expiry::Unit::Seconds, true).await,
+                    "Sets the time to live of fields, in seconds; NX, XX, GT, LT", "as HINCRBY; several fields as HSET; of a large hash, the first one takes time linear in the number of fields";
+                Hexpireat "hexpireat" -6 [write denyoom fast] (1 1 1) "7.4.0" => field_expiry::hexpire(call, expiry::Unit::Seconds, false).await,
+                    "Sets the expiry time of fields, in seconds; NX, XX, GT, LT", "as HEXPIRE";
+                Hexpiretime "hexpiretime" -5 [readonly fast] (1 1 1) "7.4.0" => field_expiry::httl(call, expiry::Unit::Seconds, false).await,
+                    "Returns the expiry times of fields, in seconds", "as HMGET";
                 Hget "hget" 3 [readonly fast] (1 1 1) "2.0.0" => hashes::hget(call).await,
                     "Returns the value of a field", "atomic";
                 Hgetall "hgetall" 2 [readonly] (1 1 1) "2.0.0" => elements::all(call, Kind::Hash, true, true).await,
                     "Returns all fields and values, in the order of the fields",
                     "atomic for a small hash; each field of a large one separately: other clients may change one between two reads; a hash that is \
                      removed is returned whole or not at all";
+                Hgetdel "hgetdel" -5 [write fast] (1 1 1) "8.0.0" => field_expiry::hgetdel(call).await,
+                    "Returns the values of fields, and removes them", "as HEXPIRE";
+                Hgetex "hgetex" -5 [write fast] (1 1 1) "8.0.0" => field_expiry::hgetex(call).await,
+                    "Returns the values of fields, and sets their expiry time; EX, PX, EXAT, PXAT, PERSIST", "as HEXPIRE";
                 Hincrby "hincrby" 4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hincrby(call).await,
                     "Adds to a field that is a number",
                     "atomic; while a DEL of its key runs, the change of a large hash may be seen before the DEL and again after it";
@@ -195,6 +205,16 @@ macro_rules! for_each_command {
                     "Returns the values of several fields", "as HGETALL";
                 Hmset "hmset" -4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hmset(call).await,
                     "As HSET, and returns OK", "as HSET";
+                Hpersist "hpersist" -5 [write fast] (1 1 1) "7.4.0" => field_expiry::hpersist(call).await,
+                    "Takes the expiry times of fields off", "as HEXPIRE";
+                Hpexpire "hpexpire" -6 [write denyoom fast] (1 1 1) "7.4.0" => field_expiry::hexpire(call, expiry::Unit::Millis, true).await,
+                    "As HEXPIRE, in ms", "as HEXPIRE";
+                Hpexpireat "hpexpireat" -6 [write denyoom fast] (1 1 1) "7.4.0" => field_expiry::hexpire(call, expiry::Unit::Millis, false).await,
+                    "As HEXPIREAT, in ms", "as HEXPIRE";
+                Hpexpiretime "hpexpiretime" -5 [readonly fast] (1 1 1) "7.4.0" => field_expiry::httl(call, expiry::Unit::Millis, false).await,
+                    "As HEXPIRETIME, in ms", "as HMGET";
+                Hpttl "hpttl" -5 [readonly fast] (1 1 1) "7.4.0" => field_expiry::httl(call, expiry::Unit::Millis, true).await,
+                    "As HTTL, in ms", "as HMGET";
                 Hrandfield "hrandfield" -2 [readonly] (1 1 1) "6.2.0" => random::random(call, Kind::Hash).await,
                     "Returns random fields, each as likely as every other; WITHVALUES", "as HGETALL; takes time linear in the number of fields";
                 Hscan "hscan" -3 [readonly] (1 1 1) "2.8.0" => elements::scan(call, Kind::Hash).await,
@@ -205,10 +225,14 @@ macro_rules! for_each_command {
                     "Sets fields to values",
                     "over Quiver several fields at one moment; over DART those of a large hash each separately, in order; while a DEL of its key runs, a \
                      change of a large hash may be seen before the DEL and again after it";
+                Hsetex "hsetex" -6 [write denyoom fast] (1 1 1) "8.0.0" => field_expiry::hsetex(call).await,
+                    "Sets fields to values with an expiry time; FNX, FXX, EX, PX, EXAT, PXAT, KEEPTTL", "as HEXPIRE; FNX and FXX over Quiver at one moment, and refused over DART";
                 Hsetnx "hsetnx" 4 [write denyoom fast] (1 1 1) "2.0.0" => hashes::hsetnx(call).await,
                     "Sets a field to a value if it is absent", "as HINCRBY";
                 Hstrlen "hstrlen" 3 [readonly fast] (1 1 1) "3.2.0" => hashes::hstrlen(call).await,
                     "Returns the length of a field's value", "atomic";
+                Httl "httl" -5 [readonly fast] (1 1 1) "7.4.0" => field_expiry::httl(call, expiry::Unit::Seconds, true).await,
+                    "Returns the times to live of fields, in seconds", "as HMGET";
                 Hvals "hvals" 2 [readonly] (1 1 1) "2.0.0" => elements::all(call, Kind::Hash, false, true).await,
                     "Returns all values, in the order of the fields", "as HGETALL";
             }

@@ -1,7 +1,8 @@
 //! Exports that were cut or changed: `import` detects each, and stores no pair that was cut.
 
 use super::loader::HowArgs;
-use super::{ImportArgs, Record, Records, input};
+use super::redis::RedisArgs;
+use super::{ImportArgs, Record, Records, Source, input};
 use crate::envelope::{ExportFormat, ExportWriter, Extent};
 use crate::failure::Failure;
 use flate2::Compression;
@@ -47,7 +48,8 @@ fn exports(pairs: &Pairs, extent: Extent) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 fn import(file: PathBuf, all: bool) -> ImportArgs {
-    ImportArgs { file, all, how: HowArgs { strict: true, from_line: 1, batch: 4096 } }
+    let redis = RedisArgs::default();
+    ImportArgs { file, all, redis, how: HowArgs { strict: true, from_line: 1, batch: 4096 } }
 }
 
 /// Reads pairs until the end, a bad line or a failure. Returns whether it was the end.
@@ -63,12 +65,19 @@ fn drain(records: Result<Box<dyn Records>, Failure>) -> (Pairs, bool) {
     }
 }
 
+/// Returns the pairs of a source.
+fn records_of(source: Source) -> Box<dyn Records> {
+    match source {
+        Source::Pairs((records, _)) => records,
+        Source::Rdb(..) | Source::Server(_) => panic!("keys of Redis"),
+    }
+}
+
 /// Reads a file with these bytes, as `import FILE` does.
 fn from_file(directory: &tempfile::TempDir, name: &str, bytes: &[u8]) -> (Pairs, bool) {
     let path = directory.path().join(name);
     fs::write(&path, bytes).unwrap();
-    let opened = import(path, false).open();
-    drain(opened.map(|(records, _)| records))
+    drain(import(path, false).open().map(records_of))
 }
 
 /// Reads these bytes once, as `import -` does.
@@ -122,7 +131,7 @@ fn an_export_of_all_is_imported_as_one_and_no_other_is() {
             for all in [false, true] {
                 let opened = import(path.clone(), all).open();
                 if all == is_all {
-                    let records = opened.map(|(records, _)| records);
+                    let records = opened.map(records_of);
                     assert_eq!(drain(records), (pairs.clone(), true), "{name}");
                 } else {
                     let Err(Failure::Usage(why)) = opened else { panic!("{name}: imported") };

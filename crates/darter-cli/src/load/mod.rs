@@ -1,4 +1,4 @@
-//! `load` and `import`: store the pairs of a file in a pool.
+//! `load` and `import`: store the pairs of a file in a pool, or the keys of Redis (`redis`).
 //!
 //! No data is lost silently: a line with an uncertain meaning (another number of fields, a JSON
 //! null, a key that is too long) is bad. It is reported with its number, and the other lines are
@@ -14,6 +14,7 @@ mod input;
 mod json_lines;
 mod lines;
 mod loader;
+mod redis;
 
 use crate::Answer;
 use crate::envelope::Extent;
@@ -30,6 +31,7 @@ use input::Input;
 use json_lines::JsonLines;
 use lines::Lines;
 use loader::{HowArgs, Loader};
+use redis::{RedisArgs, ServerUrl};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -89,7 +91,9 @@ pub(crate) struct LoadArgs {
 Examples:
   darter export --pool file:/data/old.pool all.tsv.gz
   darter import --pool 'file:/data/new.pool?size=8G' all.tsv.gz
-  darter export --all | darter import --all - --pool tcp://10.0.0.1:7000")]
+  darter export --all | darter import --all - --pool tcp://10.0.0.1:7000
+  darter import redis://10.0.0.5:6379 --pool tcp://10.0.0.1:7000
+  darter import /var/lib/redis/dump.rdb --replace")]
 pub struct ImportCommand {
     #[command(flatten)]
     pool: PoolArgs,
@@ -100,13 +104,27 @@ pub struct ImportCommand {
 /// The file to import, and its kind.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ImportArgs {
-    /// File written by `export`; `-` is standard input
+    /// File written by `export`; or for the keys of gateways an RDB file of Redis, or the URL of a
+    /// Redis server, `redis://[user:password@]host[:port][/database]`; `-` is standard input
+    #[arg(value_name = "SOURCE")]
     file: PathBuf,
     /// Import a file written by `export --all`
     #[arg(long)]
     all: bool,
     #[command(flatten)]
+    redis: RedisArgs,
+    #[command(flatten)]
     how: HowArgs,
+}
+
+/// A source that is open.
+enum Source {
+    /// A file of pairs.
+    Pairs(Opened),
+    /// An RDB file.
+    Rdb(Input, ProgressBar),
+    /// A Redis server.
+    Server(ServerUrl),
 }
 
 /// A pair, with the number of its first line.
@@ -230,8 +248,8 @@ impl LoadArgs {
 
 impl ImportCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        let opened = self.import.open()?;
-        self.import.store(opened, &self.pool.open_or_create()?, &Interrupt::on_signals()?)
+        let source = self.import.open()?;
+        self.import.store(source, &self.pool.open_or_create()?, &Interrupt::on_signals()?)
     }
 }
 
@@ -239,34 +257,71 @@ impl ImportArgs {
     /// Imports into an open pool.
     pub(crate) fn run(&self, store: &Store) -> Result<Answer, Failure> {
         let args = self.clone();
-        let opened = unless_interrupted(move || args.open())?;
-        self.store(opened, store, &Interrupt::on_signals()?)
+        let source = unless_interrupted(move || args.open())?;
+        self.store(source, store, &Interrupt::on_signals()?)
     }
 
-    fn store(&self, opened: Opened, store: &Store, interrupt: &Interrupt) -> Result<Answer, Failure> {
-        let space = if self.all { KeySpace::Whole } else { KeySpace::Program };
-        store_all(opened, &self.file, self.how, store.session_in(space)?, interrupt)
+    fn store(&self, source: Source, store: &Store, interrupt: &Interrupt) -> Result<Answer, Failure> {
+        let is_strict = self.how.strict;
+        match source {
+            Source::Pairs(opened) => {
+                let space = if self.all { KeySpace::Whole } else { KeySpace::Program };
+                store_all(opened, &self.file, self.how, store.session_in(space)?, interrupt)
+            }
+            Source::Rdb(input, bar) => {
+                self.redis.import_file((input, &bar), &self.file, store, is_strict, interrupt)
+            }
+            Source::Server(url) => self.redis.import_server(&url, store, is_strict, interrupt),
+        }
     }
 
     /// Checks the file if it can be read twice, and opens it. A signal ends the process at once
     /// while a FIFO has no writer.
-    fn open(&self) -> Result<Opened, Failure> {
-        let within = |failure: Failure| failure.within(self.file.display());
-        if self.file.is_file() {
-            let interrupt = Interrupt::on_signals()?;
-            let (input, bar) = input::open(&self.file)?;
-            bar.set_message("checking");
-            let mut lines = Lines::new(input);
-            while lines.next().map_err(within)?.is_some() {
-                if interrupt.has_come() {
-                    let what = format!("{}: interrupted; nothing was stored", self.file.display());
-                    return Err(Failure::Interrupted(what));
-                }
-            }
-            bar.finish_and_clear();
+    fn open(&self) -> Result<Source, Failure> {
+        if let Some(url) = self.file.to_str().and_then(ServerUrl::parse) {
+            refuse_options("a Redis server", self.all || self.how.from_line > 1)?;
+            return url.map(Source::Server);
         }
         let (input, bar) = input::open(&self.file)?;
-        Ok((self.records(input)?, bar))
+        let (is_rdb, input) = redis::is_rdb(input).map_err(|failure| failure.within(self.file.display()))?;
+        if !self.file.is_file() {
+            return self.source(is_rdb, input, bar);
+        }
+        drop(input);
+        bar.finish_and_clear();
+        let interrupt = Interrupt::on_signals()?;
+        if is_rdb {
+            self.redis.check(&self.file, &interrupt)?;
+        } else {
+            self.check_pairs(&interrupt)?;
+        }
+        let (input, bar) = input::open(&self.file)?;
+        self.source(is_rdb, input, bar)
+    }
+
+    fn source(&self, is_rdb: bool, input: Input, bar: ProgressBar) -> Result<Source, Failure> {
+        if is_rdb {
+            refuse_options("an RDB file", self.all || self.how.from_line > 1)?;
+            return Ok(Source::Rdb(input, bar));
+        }
+        refuse_options("a file written by `export`", self.redis.are_given())?;
+        Ok(Source::Pairs((self.records(input)?, bar)))
+    }
+
+    /// Checks a file of pairs.
+    fn check_pairs(&self, interrupt: &Interrupt) -> Result<(), Failure> {
+        let within = |failure: Failure| failure.within(self.file.display());
+        let (input, bar) = input::open(&self.file)?;
+        bar.set_message("checking");
+        let mut lines = Lines::new(input);
+        while lines.next().map_err(within)?.is_some() {
+            if interrupt.has_come() {
+                let what = format!("{}: interrupted; nothing was stored", self.file.display());
+                return Err(Failure::Interrupted(what));
+            }
+        }
+        bar.finish_and_clear();
+        Ok(())
     }
 
     /// Reads the start of the file up to the first pair: its format, and whether it is an export.
@@ -318,6 +373,16 @@ impl ImportArgs {
         complain(format_args!("{}: note: {what}", self.file.display()));
         Ok(())
     }
+}
+
+/// Fails if options are given that have no meaning for a source.
+fn refuse_options(source: &str, are_given: bool) -> Result<(), Failure> {
+    if are_given {
+        let why =
+            format_args!("an option that is given does not go with {source}; see `darter import --help`");
+        return Err(Failure::usage(why));
+    }
+    Ok(())
 }
 
 /// Stores all records of an opened file.

@@ -21,6 +21,7 @@ mod operating;
 mod outputs;
 mod permissions;
 mod program;
+mod redis_import;
 mod redis_table;
 mod restarts;
 mod scene;

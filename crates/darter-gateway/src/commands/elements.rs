@@ -6,7 +6,7 @@ use super::transactions::{Body, atomically};
 use crate::call::{Call, too_long};
 use crate::fault::Fault;
 use crate::glob::Matching;
-use crate::keyspace::{Kind, Retries, Tally, Walked, score_of_record};
+use crate::keyspace::{Field, Kind, Retries, Tally, Walked, score_of_record};
 use crate::reply::Reply;
 use crate::score;
 use crate::turns;
@@ -67,6 +67,35 @@ pub(super) async fn add(
 ) -> Result<Tally, Fault> {
     change(call, async |call, in_parts| {
         call.keys.add_elements((call.args.get(1), kind), names, in_parts, &mut decide).await
+    })
+    .await
+}
+
+/// Changes the values of fields of a hash as `decide` says, as [`add`] does; they keep their expiry times.
+pub(super) async fn change_values(
+    call: &mut Call<'_>,
+    names: &[&[u8]],
+    mut decide: impl FnMut(usize, Option<&[u8]>, &mut Vec<u8>) -> Result<bool, Fault> + Send,
+) -> Result<Tally, Fault> {
+    change(call, async |call, in_parts| {
+        call.keys.change_values(call.args.get(1), names, in_parts, &mut decide).await
+    })
+    .await
+}
+
+/// Changes fields of a hash and their expiry times as `decide` says, as [`add`] does: it gets a field if it
+/// exists, and writes the new one.
+pub(super) async fn change_fields(
+    call: &mut Call<'_>,
+    names: &[&[u8]],
+    mut decide: impl FnMut(usize, Option<Field<'_>>, &mut Vec<u8>) -> Result<bool, Fault> + Send,
+) -> Result<Tally, Fault> {
+    change(call, async |call, in_parts| {
+        let now = call.keys.now;
+        let mut decide = |at: usize, old: Option<&[u8]>, new: &mut Vec<u8>| {
+            decide(at, old.and_then(|record| Field::living(Kind::TimedHash, record, now)), new)
+        };
+        call.keys.change_fields(call.args.get(1), names, in_parts, &mut decide).await
     })
     .await
 }

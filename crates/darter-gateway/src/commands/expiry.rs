@@ -13,7 +13,7 @@ pub(super) enum Unit {
 }
 
 impl Unit {
-    fn millis(self) -> i64 {
+    pub(super) fn millis(self) -> i64 {
         match self {
             Self::Seconds => 1000,
             Self::Millis => 1,
@@ -39,7 +39,7 @@ pub(super) fn positive_end(command: &[u8], text: &[u8], unit: Unit, now: Option<
 /// The conditions under which `EXPIRE` takes effect.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools)] // switches, most of which go together
-struct Only {
+pub(super) struct Only {
     without: bool,
     with: bool,
     later: bool,
@@ -47,7 +47,12 @@ struct Only {
 }
 
 impl Only {
-    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Fault> {
+    /// Returns whether a word is a condition.
+    pub(super) fn is_one(word: &[u8]) -> bool {
+        [&b"nx"[..], b"xx", b"gt", b"lt"].iter().any(|name| word.eq_ignore_ascii_case(name))
+    }
+
+    pub(super) fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Fault> {
         let mut only = Self::default();
         for option in options {
             match &option.to_ascii_lowercase()[..] {
@@ -71,7 +76,7 @@ impl Only {
     }
 
     /// Returns whether the time `old` may be replaced by `new`.
-    fn allows(self, old: Option<u64>, new: i64) -> bool {
+    pub(super) fn allows(self, old: Option<u64>, new: i64) -> bool {
         // A key that does not expire counts as expiring after all others.
         let old = old.map(u64::cast_signed);
         !(self.without && old.is_some()

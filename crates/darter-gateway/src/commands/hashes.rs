@@ -1,6 +1,6 @@
 //! Hashes.
 
-use super::elements::{add, count, some};
+use super::elements::{add, change_values, count, some};
 use crate::call::{Call, wrong_arity};
 use crate::extended::Extended;
 use crate::fault::Fault;
@@ -96,7 +96,7 @@ pub(super) async fn hincrby(call: &mut Call<'_>) -> Result<(), Fault> {
         new.extend_from_slice(itoa::Buffer::new().format(sum).as_bytes());
         Ok(true)
     };
-    add(call, Kind::Hash, &[call.args.get(2)], increase).await?;
+    change_values(call, &[call.args.get(2)], increase).await?;
     call.reply.integer(sum);
     Ok(())
 }
@@ -117,7 +117,7 @@ pub(super) async fn hincrbyfloat(call: &mut Call<'_>) -> Result<(), Fault> {
         new.extend_from_slice(&sum);
         Ok(true)
     };
-    add(call, Kind::Hash, &[call.args.get(2)], increase).await?;
+    change_values(call, &[call.args.get(2)], increase).await?;
     call.reply.bulk(&sum);
     Ok(())
 }

@@ -41,35 +41,6 @@ pub(super) async fn lrange(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Returns all elements of a list, none if it is absent; `None` if they take more than `bytes_max`
-/// bytes.
-pub(super) async fn all(
-    call: &mut Call<'_>,
-    key: &[u8],
-    bytes_max: usize,
-) -> Result<Option<Vec<Vec<u8>>>, Fault> {
-    let (mut found, mut retries) = (Vec::new(), Retries::default());
-    while let Some(mut walk) = call.keys.walk_list(key, |length| (End::Left, 0, length)).await? {
-        let mut bytes = 0;
-        while let Some(piece) = call.keys.next_piece(&mut walk).await? {
-            for element in piece.elements(End::Left) {
-                bytes += size_of::<Vec<u8>>() + element.len();
-                found.push(element.to_vec());
-            }
-            if bytes > bytes_max {
-                return Ok(None);
-            }
-            turns::worked().await;
-        }
-        if call.keys.walk_stands(&walk).await? {
-            break;
-        }
-        found.clear();
-        retries.again().await?;
-    }
-    Ok(Some(found))
-}
-
 /// Writes elements and returns their number.
 fn write<'e>(call: &mut Call<'_>, elements: impl Iterator<Item = &'e [u8]>) -> Result<usize, Fault> {
     let mut count = 0;

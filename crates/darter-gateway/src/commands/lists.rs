@@ -1,18 +1,15 @@
 //! Lists. A command that needs one record changes it in place; all others run in a transaction.
 
 use super::list_edits::{Insert, Rotate, Set, Strip, Trim};
-use super::transactions::{supported, within};
+use super::transactions::within;
 use crate::call::{Call, wrong_arity};
 use crate::fault::{Fault, SYNTAX};
-use crate::keyspace::{Edit, End, Head, InPlace, ListElements, is_one_record};
+use crate::keyspace::{Edit, End, InPlace};
 use crate::number;
+use crate::payload::Limits;
 use crate::request::Arguments;
 use crate::turns;
 use smallvec::SmallVec;
-
-/// Bytes of a chunk's record and its place besides the key and the elements, and twice the bytes of
-/// the elements' lengths.
-const RECORD_BYTES: usize = 256;
 
 /// Returns the end of a list that an argument names.
 pub(super) fn end_of(argument: &[u8]) -> Result<End, Fault> {
@@ -23,23 +20,9 @@ pub(super) fn end_of(argument: &[u8]) -> Result<End, Fault> {
     }
 }
 
-/// Returns the most bytes of an element: a transaction that moves it from one chunk to another, or
-/// changes its chunk, keeps the old and the new record together, where one value fits.
-pub(super) fn element_bytes_max(call: &Call<'_>, key: &[u8]) -> usize {
-    let place = key.len() + RECORD_BYTES;
-    call.shared.argument_bytes_max.saturating_sub(place) / 2
-}
-
 /// Fails if an element is too long for lists.
-fn check(call: &Call<'_>, key: &[u8], mut elements: impl Iterator<Item = usize>) -> Result<(), Fault> {
-    let most = element_bytes_max(call, key);
-    match elements.find(|&bytes| bytes > most) {
-        None => Ok(()),
-        Some(bytes) => Err(Fault::said(format!(
-            "ERR an element of {bytes} bytes is longer than lists of this pool can hold under this key, {most} bytes; split it, or \
-             create the pool with larger blocks"
-        ))),
-    }
+fn check(call: &Call<'_>, key: &[u8], elements: impl Iterator<Item = usize>) -> Result<(), Fault> {
+    Limits::of_gateway(call.shared).check_elements(key, elements)
 }
 
 /// `LPUSH key element…`, `RPUSH key element…`, `LPUSHX key element…`, `RPUSHX key element…`.
@@ -66,22 +49,6 @@ pub(super) async fn push(call: &mut Call<'_>, end: End, must_exist: bool) -> Res
     };
     call.reply.count(length);
     Ok(())
-}
-
-/// Makes a list of some elements the value of a key, if the key may be replaced. Returns whether it
-/// did.
-pub(super) async fn set(
-    call: &mut Call<'_>,
-    key: &[u8],
-    elements: ListElements<'_>,
-    expiry: Option<u64>,
-    may_replace: impl FnMut(Option<&Head<'_>>) -> bool + Send,
-) -> Result<bool, Fault> {
-    check(call, key, elements.iter().map(|element| element.len()))?;
-    if !is_one_record(&elements) {
-        supported(call, "a list that takes several records")?;
-    }
-    call.keys.set_list(key, elements, expiry, may_replace).await
 }
 
 /// Removes up to `count` elements at an end. Returns `None` if the key is absent.

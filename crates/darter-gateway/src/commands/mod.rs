@@ -15,6 +15,7 @@ mod elements;
 #[cfg(feature = "scripts")]
 mod evaluation;
 mod expiry;
+mod field_expiry;
 #[cfg(feature = "scripts")]
 mod functions;
 mod geo;

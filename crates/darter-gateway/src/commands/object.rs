@@ -56,7 +56,8 @@ async fn encoding_of_set(keys: &mut Keyspace, set: &Aggregate) -> Result<&'stati
 async fn stored(keys: &mut Keyspace, key: &[u8]) -> Result<Option<(&'static str, i64)>, Fault> {
     let Some((record, _)) = keys.source(key).await? else { return Ok(None) };
     let head = Head::parse(&record)?;
-    match head.kind {
+    let kind = head.kind.seen();
+    match kind {
         Kind::String => {
             let value = head.string()?;
             let integer = number::integer(value);
@@ -65,11 +66,12 @@ async fn stored(keys: &mut Keyspace, key: &[u8]) -> Result<Option<(&'static str,
         }
         Kind::List => return Ok(Some(("quicklist", 1))),
         Kind::Stream => return Ok(Some(("stream", 1))),
-        Kind::Hash | Kind::Set | Kind::SortedSet => {}
+        Kind::Hash | Kind::TimedHash | Kind::Set | Kind::SortedSet => {}
     }
-    let Some(aggregate) = keys.found(key, &record, &[head.kind]).await? else { return Ok(None) };
-    let encoding = match head.kind {
+    let Some(aggregate) = keys.found(key, &record, &[kind]).await? else { return Ok(None) };
+    let encoding = match kind {
         Kind::Set => encoding_of_set(keys, &aggregate).await?,
+        _ if head.kind == Kind::TimedHash && is_small(keys, kind, &aggregate).await? => "listpackex",
         kind if is_small(keys, kind, &aggregate).await? => "listpack",
         Kind::SortedSet => "skiplist",
         _ => "hashtable",

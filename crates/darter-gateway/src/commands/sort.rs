@@ -5,11 +5,11 @@
 //! read together.
 
 use super::permission::check_sort;
-use super::{list_reads, lists};
 use crate::call::Call;
 use crate::fault::{Fault, NO_INTEGER, SYNTAX, WRONG_TYPE};
 use crate::keyspace::{Aggregate, KEY_BYTES, Kind, Retries, TOGETHER_MAX, Walked};
 use crate::number;
+use crate::payload::{Limits, list_elements, set_list};
 use crate::request::Arguments;
 use crate::score;
 use crate::turns;
@@ -160,7 +160,7 @@ async fn elements(
 ) -> Result<Vec<Vec<u8>>, Fault> {
     if kind == Some(Kind::List) {
         let most = call.shared.options.output_bytes_max;
-        let mut elements = list_reads::all(call, key, most).await?.ok_or_else(too_large)?;
+        let mut elements = list_elements(call.keys, key, most).await?.ok_or_else(too_large)?;
         if options.keeps_order && options.is_descending {
             elements.reverse();
         }
@@ -338,7 +338,7 @@ async fn store(
         call.keys.remove(key).await?;
     } else {
         let elements = stored.iter().map(Vec::as_slice).collect();
-        lists::set(call, key, elements, None, |_| true).await?;
+        set_list(call.keys, Limits::of_gateway(call.shared), key, elements, None, |_| true).await?;
     }
     call.reply.count(stored.len());
     Ok(())

@@ -1,13 +1,13 @@
 //! The entries of streams: `XADD`, `XDEL`, `XTRIM` and others. A command that needs one record changes
 //! it in place; all others run in a transaction.
 
-use super::lists::element_bytes_max;
 use super::stream_arguments::{Adding, id, ids_from};
 use super::transactions::within;
 use crate::call::{Call, wrong_arity};
 use crate::fault::{Fault, NO_INTEGER, SYNTAX};
 use crate::keyspace::{Added, InPlace, NewId, OpenStream, StreamId, StreamWalk, body_of};
 use crate::number;
+use crate::payload::Limits;
 
 /// `XADD key [NOMKSTREAM] [MAXLEN|MINID [=|~] threshold [LIMIT count]] *|id field value…`.
 pub(super) async fn xadd(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -22,14 +22,7 @@ pub(super) async fn xadd(call: &mut Call<'_>) -> Result<(), Fault> {
         return Err(Fault::said("ERR The ID specified in XADD must be greater than 0-0"));
     }
     let body = body_of(args.from(adding.end));
-    let most = element_bytes_max(call, key);
-    if body.len() > most {
-        return Err(Fault::said(format!(
-            "ERR an entry of {} bytes is longer than streams of this pool can hold under this key, {most} bytes; split it, \
-             or create the pool with larger blocks",
-            body.len()
-        )));
-    }
+    Limits::of_gateway(call.shared).check_entry(key, body.len())?;
     let (creates, trim) = (!adding.must_exist, adding.trim.as_ref());
     let mut added = match call.keys.add_in_place(key, creates, wanted, &body, trim).await? {
         InPlace::Done(None) => {

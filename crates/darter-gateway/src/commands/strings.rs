@@ -2,11 +2,12 @@
 
 use super::expiry::{Unit, positive_end};
 use super::transactions::supported;
-use crate::call::{Call, argument_too_long, wrong_arity};
+use crate::call::{Call, wrong_arity};
 use crate::fault::{Fault, SYNTAX};
 use crate::keyspace::{Change, Head, Keyspace, Kind, TOGETHER_FIRST, TOGETHER_MAX};
 use crate::number;
-use crate::request::{Arguments, BULK_BYTES_MAX};
+use crate::payload::check_length;
+use crate::request::Arguments;
 use crate::turns;
 
 /// `GET key`.
@@ -325,14 +326,6 @@ pub(super) async fn msetnx(call: &mut Call<'_>) -> Result<(), Fault> {
     set_all(args, keys).await?;
     reply.flag(true);
     Ok(())
-}
-
-/// Fails if a value of `bytes` bytes is too long, before memory is allocated for it.
-pub(super) fn check_length(bytes: usize, most: usize) -> Result<(), Fault> {
-    if bytes > BULK_BYTES_MAX {
-        return Err(Fault::said("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
-    }
-    if bytes > most { Err(argument_too_long(bytes, most)) } else { Ok(()) }
 }
 
 /// `APPEND key value`.

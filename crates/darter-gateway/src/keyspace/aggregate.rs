@@ -23,13 +23,15 @@ use super::changed::Changed;
 use super::head::Generation;
 use super::key_event::KeyEvent;
 use super::packed::Packed;
-use super::{Family, Head, Keyspace, Kind, PLACE_BYTES, Retries, Scoped, place, place_of_head, session};
+use super::{
+    Family, Head, Keyspace, Kind, PLACE_BYTES, Retries, Scoped, place, place_of_head, session, timed,
+};
 use crate::fault::{Fault, WRONG_TYPE};
 use crate::turns;
 use darter::engine::Worker;
 use darter::{Condition, PutOutcome, ScanRange};
 use std::collections::BTreeSet;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Bound, Deref, DerefMut};
 use std::time::Duration;
 
 /// Pause between two reads of a doubt that must stay in a head.
@@ -145,7 +147,7 @@ pub(super) fn check_name(kind: Kind, key: &[u8], name: &[u8]) -> Result<(), Faul
         }
         Kind::Set => ("member", FIELD_BYTES, name.len(), ""),
         Kind::Stream => ("name", FIELD_BYTES, name.len(), ""),
-        Kind::Hash | Kind::List | Kind::String => ("field", FIELD_BYTES, name.len(), ""),
+        Kind::Hash | Kind::TimedHash | Kind::List | Kind::String => ("field", FIELD_BYTES, name.len(), ""),
     };
     let key = key.len();
     if key + bytes <= most {
@@ -173,7 +175,7 @@ impl Kind {
     pub(super) fn families(self) -> &'static [Family] {
         match self {
             Self::String => &[],
-            Self::Hash | Self::Set => &[Family::Field],
+            Self::Hash | Self::TimedHash | Self::Set => &[Family::Field],
             Self::SortedSet => &[Family::Member, Family::Score],
             Self::List => &[Family::ListChunk],
             Self::Stream => {
@@ -278,16 +280,37 @@ impl Aggregate {
 
 /// Returns whether there are no elements. A list whose head exists has elements, and a stream exists
 /// without any.
-pub(super) async fn is_empty(session: &mut Session, aggregate: &Aggregate) -> Result<bool, Fault> {
+pub(super) async fn is_empty(session: &mut Session, aggregate: &Aggregate, now: u64) -> Result<bool, Fault> {
     if aggregate.kind.lasts() {
         return Ok(false);
     }
     let Some(&family) = aggregate.kind.families().first() else { return Ok(false) };
-    let is_empty = session.scan_with(&aggregate.range(family), 1, |_, _| {}).await? == 0;
+    let is_empty = if aggregate.kind == Kind::TimedHash {
+        have_ended(session, aggregate, now).await?
+    } else {
+        session.scan_with(&aggregate.range(family), 1, |_, _| {}).await? == 0
+    };
     if is_empty {
         session.has_read_all(aggregate)?;
     }
     Ok(is_empty)
+}
+
+/// Returns whether all fields of a hash have ended.
+async fn have_ended(session: &mut Session, hash: &Aggregate, now: u64) -> Result<bool, Fault> {
+    let (mut range, mut asked) = (hash.range(Family::Field), 1);
+    loop {
+        let (mut lives, mut last) = (false, None);
+        let seen = session.scan_with(&range, asked, |place, record| {
+            lives |= !timed::is_over(hash.kind, record, now);
+            last = Some(place.to_vec());
+        });
+        let seen = seen.await?;
+        let Some(last) = last.filter(|_| seen == asked && !lives) else { return Ok(!lives) };
+        range.from = Bound::Excluded(last);
+        asked = BURIED;
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Writes a doubt into the head of a key, which writers leave there for `held_seconds`. Returns the
@@ -317,7 +340,7 @@ pub(super) async fn doubt(
     now: u64,
 ) -> Result<Option<Vec<u8>>, Fault> {
     let Some(doubted) = mark(session, aggregate, record, now, 0).await? else { return Ok(None) };
-    let is_empty = is_empty(session, aggregate).await?;
+    let is_empty = is_empty(session, aggregate, now).await?;
     Ok(is_empty.then_some(doubted))
 }
 
@@ -386,7 +409,7 @@ impl Keyspace {
         kinds: &[Kind],
     ) -> Result<Option<Aggregate>, Fault> {
         let head = Head::parse(record)?;
-        let is_wanted = kinds.contains(&head.kind);
+        let is_wanted = kinds.contains(&head.kind.seen());
         if is_wanted && head.is_packed {
             return Aggregate::of_packed(key, &head).map(Some);
         }
@@ -395,7 +418,7 @@ impl Keyspace {
             return Ok(Some(aggregate));
         }
         let session = session(&mut self.session, &self.store)?;
-        if is_empty(session, &aggregate).await? { Ok(None) } else { Err(WRONG_TYPE) }
+        if is_empty(session, &aggregate, self.now).await? { Ok(None) } else { Err(WRONG_TYPE) }
     }
 
     /// Returns the record of an element of a key; `None` if either is absent.
@@ -411,9 +434,10 @@ impl Keyspace {
         let (now, old) = (self.now, &mut self.old);
         let looked = session(&mut self.session, &self.store)?.get_with(&self.key, |record| {
             let head = Head::parse(record)?;
-            if head.kind == kind && head.is_packed && head.lives(now) {
+            if head.kind.seen() == kind && head.is_packed && head.lives(now) {
                 check_name(kind, key, name)?;
-                let element = Packed::parse(kind, head.body)?.get(name);
+                let element = Packed::parse(head.kind, head.body)?.get(name);
+                let element = element.and_then(|record| timed::seen(head.kind, record, now));
                 return Ok::<_, Fault>(Some(element.map(<[u8]>::to_vec)));
             }
             old.clear();

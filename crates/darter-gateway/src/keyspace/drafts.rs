@@ -40,19 +40,21 @@ pub(super) fn place_of_announcement(aggregate: &Aggregate) -> Vec<u8> {
     at
 }
 
-/// A hash, a set or a sorted set that is being written.
+/// A hash, a set, a sorted set or a stream that is being written.
 #[derive(Debug)]
 pub(crate) struct Draft {
     kind: Kind,
-    key: Vec<u8>,
+    pub(super) key: Vec<u8>,
     expiry: Option<u64>,
     began: Instant,
     /// The number of elements.
-    count: usize,
+    pub(super) count: usize,
     /// The elements in any order, as long as they fit into a head.
     packed: Vec<u8>,
     /// The generation of the elements, if they do not.
     aggregate: Option<Aggregate>,
+    /// The head, if it is not made from the elements.
+    head: Option<Vec<u8>>,
     /// Elements that are not written yet: places and records.
     waiting: Vec<(Vec<u8>, Vec<u8>)>,
     waiting_bytes: usize,
@@ -73,9 +75,20 @@ impl Draft {
             count: 0,
             packed: Vec::new(),
             aggregate: None,
+            head: None,
             waiting: Vec::new(),
             waiting_bytes: 0,
         })
+    }
+
+    /// Returns the type of the value.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Gives the value a head that is complete, and the generation of its records if there are any.
+    pub(super) fn name_by(&mut self, head: Vec<u8>, records: Option<Aggregate>) {
+        (self.head, self.aggregate) = (Some(head), records);
     }
 
     /// Adds a record to those that wait. Returns whether they should be written.
@@ -100,7 +113,7 @@ impl Draft {
     }
 
     /// Returns the generation, which begins with the first call.
-    fn generation(&mut self) -> &Aggregate {
+    pub(super) fn generation(&mut self) -> &Aggregate {
         let Self { kind, key, aggregate, .. } = self;
         aggregate
             .get_or_insert_with(|| Aggregate::new(*kind, key, darter_fabric::random_word().to_le_bytes()))
@@ -108,6 +121,9 @@ impl Draft {
 
     /// Returns the value that a head can name once all elements are written.
     fn finished(self) -> Copied {
+        if let Some(record) = self.head {
+            return Copied { record, aggregate: self.aggregate };
+        }
         let mut record = Vec::new();
         if let Some(aggregate) = &self.aggregate {
             Head::begin(&mut record, self.kind, self.expiry);
@@ -149,6 +165,22 @@ impl Keyspace {
             }
         }
         if draft.wait_element(name, record, self.now)? {
+            self.write_waiting(draft).await?;
+        }
+        Ok(())
+    }
+
+    /// Adds a record to a value that has its head and a generation.
+    ///
+    /// # Errors
+    /// The store's errors.
+    pub(super) async fn draft_record(
+        &mut self,
+        draft: &mut Draft,
+        place: Vec<u8>,
+        record: &[u8],
+    ) -> Result<(), Fault> {
+        if draft.wait(place, record) {
             self.write_waiting(draft).await?;
         }
         Ok(())

@@ -2,7 +2,7 @@
 //! dead processes (`sweep.rs`), and counts the keys.
 
 use super::sweep::{self, FORGOTTEN_MS, LOOKS, SweepProgress};
-use super::{DATABASES, Family, Head, Keyspace, cursors, remove_if_over, session, transfer};
+use super::{DATABASES, Family, Head, Keyspace, cursors, remove_if_over, session, timed, transfer};
 use crate::fault::Fault;
 use crate::turns;
 use darter::ScanRange;
@@ -48,11 +48,12 @@ pub(crate) struct Stepped {
 }
 
 /// The phases of a round, in each database.
-const STAGES: [WalkPhase; 12] = [
+const STAGES: [WalkPhase; 13] = [
     WalkPhase::Ends(Family::Key),
     WalkPhase::Ends(Family::Cursor),
     WalkPhase::Ends(Family::Building),
     WalkPhase::Graves(Family::Field),
+    WalkPhase::Fields,
     WalkPhase::Graves(Family::Member),
     WalkPhase::Graves(Family::Score),
     WalkPhase::Graves(Family::ListChunk),
@@ -69,6 +70,8 @@ enum WalkPhase {
     Ends(Family),
     /// Removes elements of generations that have ended.
     Graves(Family),
+    /// Removes fields of large hashes that have ended.
+    Fields,
     /// Removes stale index records.
     Indexes,
 }
@@ -78,7 +81,7 @@ impl WalkPhase {
     fn is_by_age(self) -> bool {
         match self {
             Self::Ends(family) => family != Family::Key,
-            Self::Graves(_) => false,
+            Self::Graves(_) | Self::Fields => false,
             Self::Indexes => true,
         }
     }
@@ -87,6 +90,7 @@ impl WalkPhase {
     fn whole(self) -> ScanRange {
         let family = match self {
             Self::Ends(family) | Self::Graves(family) => family,
+            Self::Fields => Family::Field,
             Self::Indexes => Family::Score,
         };
         let from = Bound::Included(vec![family as u8]);
@@ -164,6 +168,9 @@ impl Expiry {
                 WalkPhase::Graves(family) => {
                     sweep::graves(session(&mut keys.session, &keys.store)?, &mut self.left, family).await?
                 }
+                WalkPhase::Fields => {
+                    sweep::fields(session(&mut keys.session, &keys.store)?, &mut self.left, now).await?
+                }
                 WalkPhase::Indexes => {
                     sweep::indexes(session(&mut keys.session, &keys.store)?, &mut self.left, now).await?
                 }
@@ -208,6 +215,7 @@ impl Expiry {
     ) -> Result<SweepProgress, Fault> {
         let now = keys.now;
         let (mut over, mut holders, mut last, mut looked) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let mut pruned = Vec::new();
         let mut counted = Census::default();
         let session = session(&mut keys.session, &keys.store)?;
         let seen = session.scan_with(&self.left, STEP, |place, record| {
@@ -219,14 +227,18 @@ impl Expiry {
             last.extend_from_slice(place);
             looked += 1;
             let end = end_of(family, record);
-            if end.is_some_and(|end| end < now) {
+            let head = Head::parse(record).ok().filter(|_| family == Family::Key);
+            if end.is_some_and(|end| end < now) || head.is_some_and(|head| !head.lives(now)) {
                 over.push(place.to_vec());
                 return;
+            }
+            if head.is_some_and(|head| timed::has_ended(&head, now)) {
+                pruned.push(place.to_vec());
             }
             counted.keys += 1;
             counted.expiring += u64::from(end.is_some());
             counted.first_end = counted.first_end.into_iter().chain(end).min();
-            if family == Family::Key && Head::parse(record).is_ok_and(|head| head.generation().is_some()) {
+            if head.is_some_and(|head| head.generation().is_some()) {
                 holders.push((place.to_vec(), record.to_vec()));
             }
         });
@@ -239,6 +251,9 @@ impl Expiry {
                 let is_over = |record: &[u8]| end_of(family, record).is_some_and(|end| end < now);
                 session.remove_if(&place, is_over).await?;
             }
+        }
+        for place in pruned {
+            worth += usize::from(timed::prune(session, &place, now).await?);
         }
         if self.is_clock_wrong {
             holders.clear();

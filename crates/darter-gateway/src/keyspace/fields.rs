@@ -5,7 +5,7 @@
 use super::aggregate::Aggregate;
 use super::packed::Packed;
 use super::walk::go_behind;
-use super::{Chunk, Family, Keyspace, Kind, TOGETHER_FIRST, TOGETHER_MAX, Walked, session};
+use super::{Chunk, Family, Keyspace, Kind, TOGETHER_FIRST, TOGETHER_MAX, Walked, session, timed};
 use crate::fault::Fault;
 use crate::turns;
 use darter::{Change, ScanRange};
@@ -22,7 +22,7 @@ impl Aggregate {
     /// Returns the family that is in name order.
     pub(super) fn names(&self) -> Family {
         match self.kind() {
-            Kind::Hash | Kind::Set => Family::Field,
+            Kind::Hash | Kind::TimedHash | Kind::Set => Family::Field,
             Kind::List => Family::ListChunk,
             Kind::Stream => Family::StreamChunk,
             Kind::String | Kind::SortedSet => Family::Member,
@@ -124,12 +124,29 @@ impl Elements {
 }
 
 impl Keyspace {
-    /// Passes up to `count` names and records to `visit`; `elements` becomes the rest of the range.
-    /// Every element that exists during the whole walk is visited exactly once.
+    /// Examines up to `count` elements, and passes the names and the records of those that exist to
+    /// `visit`; `elements` becomes the rest of the range. Every element that exists during the whole walk
+    /// is visited exactly once. The record of a field is its value.
     ///
     /// # Errors
     /// The store's errors.
     pub(crate) async fn walk_elements(
+        &mut self,
+        elements: &mut Elements,
+        count: usize,
+        mut visit: impl FnMut(&[u8], &[u8]) + Send,
+    ) -> Result<Walked, Fault> {
+        let (kind, now) = (elements.aggregate.kind(), self.now);
+        self.walk_records(elements, count, |name, record| {
+            if let Some(record) = timed::seen(kind, record, now) {
+                visit(name, record);
+            }
+        })
+        .await
+    }
+
+    /// Does the same with all elements and their records as they are stored.
+    pub(super) async fn walk_records(
         &mut self,
         elements: &mut Elements,
         mut count: usize,
@@ -178,18 +195,35 @@ impl Keyspace {
     ) -> Result<Option<Vec<u8>>, Fault> {
         aggregate.check(name)?;
         if let Some(packed) = aggregate.packed() {
-            return Ok(packed.get(name).map(<[u8]>::to_vec));
+            let record = packed.get(name).and_then(|record| timed::seen(aggregate.kind(), record, self.now));
+            return Ok(record.map(<[u8]>::to_vec));
         }
         let place = aggregate.place(aggregate.names(), name);
-        Ok(session(&mut self.session, &self.store)?.get(&place).await?)
+        let record = session(&mut self.session, &self.store)?.get(&place).await?;
+        Ok(record.and_then(|mut record| {
+            let seen = timed::seen(aggregate.kind(), &record, self.now)?.len();
+            Some(record.split_off(record.len() - seen))
+        }))
     }
 
-    /// Passes the records of several elements to `visit`, in the order of `names`. Their size
-    /// determines how many are read at a time.
+    /// Passes the records of several elements to `visit`, in the order of `names`; `None` for an absent
+    /// element. Their size determines how many are read at a time. The record of a field is its value.
     ///
     /// # Errors
     /// The store's errors, and those of `visit`.
     pub(crate) async fn some_elements<'n>(
+        &mut self,
+        aggregate: &Aggregate,
+        names: impl Iterator<Item = &'n [u8]>,
+        mut visit: impl FnMut(Option<&[u8]>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let (kind, now) = (aggregate.kind(), self.now);
+        let visit = |record: Option<&[u8]>| visit(record.and_then(|record| timed::seen(kind, record, now)));
+        self.some_records(aggregate, names, visit).await
+    }
+
+    /// Does the same with the records as they are stored.
+    pub(super) async fn some_records<'n>(
         &mut self,
         aggregate: &Aggregate,
         mut names: impl Iterator<Item = &'n [u8]>,
@@ -252,11 +286,13 @@ impl Keyspace {
         hash.check(name)?;
         let place = hash.place(Family::Field, name);
         let _guard = self.locks.lock(self.session.as_ref(), &place).await;
-        let mut decided = None;
+        let (mut decided, kind, now) = (None, hash.kind(), self.now);
         let modified = session(&mut self.session, &self.store)?.update(&place, |old| {
             let mut new = Vec::new();
+            let old = old.filter(|old| !timed::is_over(kind, old, now));
             let is_put = decide(old, &mut new);
             match decided.insert(is_put.map(|is_put| is_put.then_some(old.is_none()))) {
+                Ok(Some(_)) if timed::is_over(kind, &new, now) => Change::Remove,
                 Ok(Some(_)) => Change::Put(new),
                 Ok(None) | Err(_) => Change::Keep,
             }
@@ -272,6 +308,15 @@ impl Keyspace {
     pub(crate) async fn remove_field(&mut self, hash: &Aggregate, name: &[u8]) -> Result<bool, Fault> {
         hash.check(name)?;
         let place = hash.place(Family::Field, name);
-        Ok(session(&mut self.session, &self.store)?.discard(&place).await?)
+        let (now, session) = (self.now, session(&mut self.session, &self.store)?);
+        if hash.kind() != Kind::TimedHash {
+            return Ok(session.discard(&place).await?);
+        }
+        let mut lived = false;
+        let removed = session.remove_if(&place, |record| {
+            lived = !timed::is_over(Kind::TimedHash, record, now);
+            true
+        });
+        Ok(removed.await? && lived)
     }
 }

@@ -16,6 +16,7 @@
 //! since the Unix epoch. After that come the seconds for which writers leave it in place, 1 byte,
 //! and 7 random bytes that make it unique (`aggregate.rs`).
 
+use super::timed;
 use crate::fault::{FOREIGN, Fault, WRONG_TYPE};
 
 /// Distinguishes the current elements of a key from those of earlier generations.
@@ -47,21 +48,29 @@ pub(crate) enum Kind {
     List = 4,
     /// Entries with ids, in the head and in chunks of a generation.
     Stream = 5,
+    /// A hash whose fields may expire (`timed.rs`).
+    TimedHash = 6,
 }
 
-const KINDS: [Kind; 6] = [Kind::String, Kind::Hash, Kind::SortedSet, Kind::Set, Kind::List, Kind::Stream];
+const KINDS: [Kind; 7] =
+    [Kind::String, Kind::Hash, Kind::SortedSet, Kind::Set, Kind::List, Kind::Stream, Kind::TimedHash];
 
 impl Kind {
     /// Returns the name of the type, as in replies of `TYPE`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::String => "string",
-            Self::Hash => "hash",
+            Self::Hash | Self::TimedHash => "hash",
             Self::SortedSet => "zset",
             Self::Set => "set",
             Self::List => "list",
             Self::Stream => "stream",
         }
+    }
+
+    /// Returns the type that clients see.
+    pub(crate) fn seen(self) -> Self {
+        if self == Self::TimedHash { Self::Hash } else { self }
     }
 
     /// Returns whether a name is the name of the type.
@@ -155,7 +164,7 @@ impl<'r> Head<'r> {
     pub(crate) fn string(&self) -> Result<&'r [u8], Fault> {
         match self.kind {
             Kind::String => Ok(self.body),
-            Kind::Hash | Kind::SortedSet | Kind::Set | Kind::List | Kind::Stream => Err(WRONG_TYPE),
+            _ => Err(WRONG_TYPE),
         }
     }
 
@@ -208,10 +217,11 @@ impl<'r> Head<'r> {
         record.extend_from_slice(self.body);
     }
 
-    /// Returns whether the key exists at a time.
+    /// Returns whether the key exists at a time, as far as the head shows it.
     #[inline]
     pub(crate) fn lives(&self, now: u64) -> bool {
         self.expiry.is_none_or(|when| now <= when)
+            && !(self.kind == Kind::TimedHash && self.is_packed && timed::are_over(self.body, now))
     }
 }
 

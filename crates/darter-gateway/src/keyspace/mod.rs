@@ -47,6 +47,9 @@ mod streams;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod timed;
+#[cfg(test)]
+mod timed_crossings;
 mod transfer;
 mod usage;
 mod users;
@@ -71,9 +74,10 @@ pub(super) use scoped::Scoped;
 pub(super) use small::Taken;
 pub(super) use streams::{
     Added, Consumer, Entry as StreamEntry, Group, NewId, OpenStream, Pending, PendingEdit, PendingWalk,
-    Stream, StreamId, StreamWalk, Trim, TrimTo, body_of,
+    Stream, StreamId, StreamWalk, Trim, TrimTo, WholeGroup, WholeStream, body_of,
 };
 pub(super) use sweep::FORGOTTEN_MS;
+pub(super) use timed::Field;
 pub(super) use transfer::{Destination, Transferred};
 pub(super) use walk::{Chunk, KeyRange, Walked};
 
@@ -342,7 +346,7 @@ impl Keyspace {
         if is_over {
             self.remove_if_over(key).await?;
         } else if let Some(aggregate) = aggregate
-            && !is_empty(session, &aggregate).await?
+            && !is_empty(session, &aggregate, now).await?
         {
             head = Some(Head::parse(&self.old)?);
         }
@@ -384,7 +388,7 @@ impl Keyspace {
                 let head = match record.map(Head::parse).transpose() {
                     Ok(Some(head))
                         if head.generation().is_some()
-                            && (head.expiry.is_some() || Some(head.kind) != kept) =>
+                            && (head.expiry.is_some() || Some(head.kind.seen()) != kept) =>
                     {
                         // The head alone does not show whether there are elements.
                         old.clear();
@@ -442,7 +446,7 @@ impl Keyspace {
         let lives = head.lives(*now);
         let aggregate = Aggregate::of(key, &head);
         let is_absent = match &aggregate {
-            Some(aggregate) if lives => is_empty(session, aggregate).await?,
+            Some(aggregate) if lives => is_empty(session, aggregate, *now).await?,
             _ => !lives,
         };
         new.clear();
@@ -539,7 +543,7 @@ impl Keyspace {
                 }
                 return Ok(removed && lived);
             };
-            if lived && is_empty(session, &aggregate).await? {
+            if lived && is_empty(session, &aggregate, now).await? {
                 return Ok(false);
             }
             if session.remove_if(&self.key, |record| aggregate.is_of(record)).await? {

@@ -3,7 +3,7 @@
 //! ```text
 //! for each element, in ascending order of the names:
 //!
-//! of a hash:         length, 2 bytes | field | length, 2 bytes | value
+//! of a hash:         length, 2 bytes | field | length, 2 bytes | value, or a record (`timed.rs`)
 //! of a set:          length, 2 bytes | member
 //! of a sorted set:   length, 2 bytes | member | score, 8 bytes
 //! ```
@@ -11,8 +11,8 @@
 //! Numbers are little-endian. What follows the name is the element's *record*; that of a set's member
 //! is empty.
 
-use super::Kind;
 use super::order::{SCORE_BYTES, score_of_record};
+use super::{Kind, timed};
 use crate::fault::{FOREIGN, Fault};
 
 /// Most bytes of the elements in a head.
@@ -63,7 +63,7 @@ fn split_text(bytes: &[u8]) -> Option<Element<'_>> {
 fn split(kind: Kind, bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {
     let (name, rest) = split_text(bytes)?;
     let (record, rest) = match kind {
-        Kind::Hash => split_text(rest)?,
+        Kind::Hash | Kind::TimedHash => split_text(rest)?,
         Kind::SortedSet => rest.split_at_checked(SCORE_BYTES)?,
         Kind::Set | Kind::List | Kind::Stream | Kind::String => (&rest[..0], rest),
     };
@@ -72,13 +72,14 @@ fn split(kind: Kind, bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {
 
 /// Appends an element to a body that begins at `start`. Returns false if there is no room.
 pub(super) fn push(body: &mut Vec<u8>, start: usize, kind: Kind, (name, record): Element<'_>) -> bool {
-    let lengths = if kind == Kind::Hash { 4 } else { 2 };
+    let is_hash = kind.seen() == Kind::Hash;
+    let lengths = if is_hash { 4 } else { 2 };
     if body.len() - start + lengths + name.len() + record.len() > PACKED_BYTES {
         return false;
     }
     body.extend_from_slice(&(name.len() as u16).to_le_bytes());
     body.extend_from_slice(name);
-    if kind == Kind::Hash {
+    if is_hash {
         body.extend_from_slice(&(record.len() as u16).to_le_bytes());
     }
     body.extend_from_slice(record);
@@ -107,6 +108,9 @@ impl<'b> Packed<'b> {
         while !left.is_empty() {
             let ((name, record), rest) = split(kind, left).ok_or(FOREIGN)?;
             let is_scored = kind != Kind::SortedSet || score_of_record(record).is_some();
+            if kind == Kind::TimedHash {
+                timed::check(record)?;
+            }
             if !is_scored || last.is_some_and(|last| last >= name) {
                 return Err(FOREIGN);
             }
@@ -118,6 +122,16 @@ impl<'b> Packed<'b> {
     /// Returns the elements of a body that was parsed before.
     pub(super) fn of_valid(kind: Kind, body: &'b [u8]) -> Self {
         Self { kind, body }
+    }
+
+    /// Returns the body of the record.
+    pub(super) fn body(self) -> &'b [u8] {
+        self.body
+    }
+
+    /// Returns the type of the key.
+    pub(super) fn kind(self) -> Kind {
+        self.kind
     }
 
     /// Returns the elements in ascending order of their names.

@@ -6,9 +6,14 @@
 use super::aggregate::{Aggregate, check_name};
 use super::order::{record_of_score, score_of_record};
 use super::packed::{Decide, Packed, Tally, order_of, push};
+use super::timed::{self, By};
 use super::{Change, Draft, Head, Keyspace, Kind, Rescored, Retries, check_key};
 use crate::fault::{Fault, WRONG_TYPE};
 use crate::turns;
+
+/// Most fields of a large hash that are written again in a transaction, when the first of them gets an
+/// expiry time.
+const REWRITTEN_MAX: usize = 10_000;
 
 /// The end of an attempt to change a small key.
 enum Attempt<R> {
@@ -37,32 +42,37 @@ enum Elements<'h> {
 /// Returns the elements of a key, which must have a type; an absent key has none.
 fn elements<'h>(key: &[u8], kind: Kind, head: Option<Head<'h>>) -> Result<Elements<'h>, Fault> {
     let Some(head) = head else { return Ok(Elements::Small(Packed::none(kind), None)) };
-    if head.kind != kind {
+    if head.kind.seen() != kind {
         return Err(WRONG_TYPE);
     }
     match Aggregate::of(key, &head) {
         Some(aggregate) => Ok(Elements::Large(aggregate)),
-        None => Ok(Elements::Small(Packed::parse(kind, head.body)?, head.expiry)),
+        None => Ok(Elements::Small(Packed::parse(head.kind, head.body)?, head.expiry)),
     }
 }
 
 impl Keyspace {
-    /// Changes a key that is small or absent, as `decide` says: it gets the elements, and writes the
-    /// new ones after the beginning of a record.
+    /// Changes a key that is small or absent, as `decide` says: it gets the elements, with the
+    /// fields' expiry times if `makes_timed` is set, and writes the new ones after the beginning of a
+    /// record.
     async fn change_small<R: Send>(
         &mut self,
         key: &[u8],
         kind: Kind,
+        makes_timed: bool,
         mut decide: impl FnMut(Packed<'_>, &mut Vec<u8>) -> Result<Change<Attempt<R>>, Fault> + Send,
     ) -> Result<Attempt<R>, Fault> {
+        let now = self.now;
         let change = self.change_unless_kept(key, Some(kind), |head, record| {
             let (packed, expiry) = match elements(key, kind, head)? {
                 Elements::Small(packed, expiry) => (packed, expiry),
                 Elements::Large(aggregate) => return Ok(Change::Keep(Attempt::Large(aggregate))),
             };
-            Head::begin_packed(record, kind, expiry);
+            let to = timed::made(makes_timed, packed.kind());
+            let living = timed::living(packed, to, now);
+            Head::begin_packed(record, to, expiry);
             let start = record.len();
-            Ok(match decide(packed, record)? {
+            Ok(match decide(Packed::of_valid(to, &living), record)? {
                 Change::Put(result) if record.len() == start => Change::Remove(result),
                 change => change,
             })
@@ -82,14 +92,58 @@ impl Keyspace {
         in_parts: bool,
         decide: &mut Decide<'_>,
     ) -> Result<Option<Tally>, Fault> {
+        self.put_elements((key, kind), names, in_parts, &mut By::Values(decide, false)).await
+    }
+
+    /// Does the same with the fields of a hash, which keep their expiry times.
+    ///
+    /// # Errors
+    /// As for [`Keyspace::add_elements`].
+    pub(crate) async fn change_values(
+        &mut self,
+        key: &[u8],
+        names: &[&[u8]],
+        in_parts: bool,
+        decide: &mut Decide<'_>,
+    ) -> Result<Option<Tally>, Fault> {
+        self.put_elements((key, Kind::Hash), names, in_parts, &mut By::Values(decide, true)).await
+    }
+
+    /// Does the same with the fields of a hash and their expiry times: records are those of a
+    /// [`timed::Field`]. A field that ends before the time of the command is removed.
+    ///
+    /// # Errors
+    /// As for [`Keyspace::add_elements`].
+    pub(crate) async fn change_fields(
+        &mut self,
+        key: &[u8],
+        names: &[&[u8]],
+        in_parts: bool,
+        decide: &mut Decide<'_>,
+    ) -> Result<Option<Tally>, Fault> {
+        self.put_elements((key, Kind::Hash), names, in_parts, &mut By::Records(decide)).await
+    }
+
+    async fn put_elements(
+        &mut self,
+        (key, kind): (&[u8], Kind),
+        names: &[&[u8]],
+        in_parts: bool,
+        by: &mut By<'_, '_>,
+    ) -> Result<Option<Tally>, Fault> {
         check_key(key)?;
         names.iter().try_for_each(|name| check_name(kind, key, name))?;
         let (order, mut retries) = (order_of(names), Retries::default());
         loop {
-            let attempt = self.change_small(key, kind, |packed, record| {
-                let start = record.len();
-                let keep = |element: (&[u8], &[u8])| push(record, start, kind, element);
-                Ok(match packed.with(names, &order, decide, keep)? {
+            let (now, makes_timed) = (self.now, matches!(by, By::Records(_)));
+            let attempt = self.change_small(key, kind, makes_timed, |packed, record| {
+                let (start, kind) = (record.len(), packed.kind());
+                let keep = |element: (&[u8], &[u8])| {
+                    timed::is_over(kind, element.1, now) || push(record, start, kind, element)
+                };
+                let mut decide =
+                    |at: usize, old: Option<&[u8]>, new: &mut Vec<u8>| by.decide(kind, now, at, old, new);
+                Ok(match packed.with(names, &order, &mut decide, keep)? {
                     None => Change::Keep(Attempt::Outgrown),
                     Some(tally) if tally.is_none() => Change::Keep(Attempt::Done(tally)),
                     Some(tally) => Change::Put(Attempt::Done(tally)),
@@ -97,11 +151,16 @@ impl Keyspace {
             });
             let tally = match attempt.await? {
                 Attempt::Done(tally) => Some(tally),
-                Attempt::Outgrown => {
-                    Box::pin(self.add_and_convert((key, kind), names, &order, decide)).await?
-                }
+                Attempt::Outgrown => Box::pin(self.add_and_convert((key, kind), names, &order, by)).await?,
                 Attempt::Large(_) if names.len() > 1 && !in_parts => return Ok(None),
-                Attempt::Large(aggregate) => self.add_to_large(&aggregate, names, decide).await?,
+                Attempt::Large(hash) if timed::made(makes_timed, hash.kind()) != hash.kind() => {
+                    if !in_parts && self.count_elements(key, REWRITTEN_MAX + 1).await? <= REWRITTEN_MAX {
+                        return Ok(None);
+                    }
+                    Box::pin(self.make_timed(&hash)).await?;
+                    None
+                }
+                Attempt::Large(aggregate) => self.add_to_large(&aggregate, names, by).await?,
             };
             if tally.is_some() {
                 return Ok(tally);
@@ -115,14 +174,15 @@ impl Keyspace {
         &mut self,
         aggregate: &Aggregate,
         names: &[&[u8]],
-        decide: &mut Decide<'_>,
+        by: &mut By<'_, '_>,
     ) -> Result<Option<Tally>, Fault> {
+        let (kind, now) = (aggregate.kind(), self.now);
         self.read_elements(aggregate, names.iter().copied()).await?;
         let mut tally = Tally::default();
         for (at, name) in names.iter().enumerate() {
             let mut bytes = 0;
             let put = self.put_element(aggregate, name, |old, new| {
-                let is_put = decide(at, old, new);
+                let is_put = by.decide(kind, now, at, old, new);
                 bytes = new.len();
                 is_put
             });
@@ -162,19 +222,25 @@ impl Keyspace {
         (key, kind): (&[u8], Kind),
         names: &[&[u8]],
         order: &[usize],
-        decide: &mut Decide<'_>,
+        by: &mut By<'_, '_>,
     ) -> Result<Option<Tally>, Fault> {
+        let now = self.now;
         let before = self.look(key, |head| -> Result<_, Fault> {
             Ok(match elements(key, kind, head)? {
-                Elements::Small(..) => Some(head.map(|head| (head.expiry, head.body.to_vec()))),
+                Elements::Small(..) => Some(head.map(|head| (head.kind, head.expiry, head.body.to_vec()))),
                 Elements::Large(_) => None,
             })
         });
         let Some(before) = before.await?? else { return Ok(None) };
-        let (expiry, body) = before.clone().unwrap_or_default();
-        let mut all = Vec::with_capacity(names.len());
-        let tally = Packed::parse(kind, &body)?.with(names, order, decide, |(name, record)| {
-            all.push((name.to_vec(), record.to_vec()));
+        let (old, expiry, body) = before.clone().unwrap_or((kind, None, Vec::new()));
+        let kind = timed::made(matches!(by, By::Records(_)), old);
+        let (living, mut all) = (timed::living(Packed::parse(old, &body)?, kind, now), Vec::new());
+        let mut decide =
+            |at: usize, old: Option<&[u8]>, new: &mut Vec<u8>| by.decide(kind, now, at, old, new);
+        let tally = Packed::of_valid(kind, &living).with(names, order, &mut decide, |(name, record)| {
+            if !timed::is_over(kind, record, now) {
+                all.push((name.to_vec(), record.to_vec()));
+            }
             true
         });
         let Some(tally) = tally?.filter(|tally| !tally.is_none()) else { return Ok(Some(Tally::default())) };
@@ -188,8 +254,8 @@ impl Keyspace {
         }
         let is_same = |head: Option<&Head<'_>>| match (head, &before) {
             (None, None) => true,
-            (Some(head), Some((expiry, body))) => {
-                head.kind == kind && head.is_packed && head.expiry == *expiry && head.body == body
+            (Some(head), Some((kind, expiry, body))) => {
+                head.kind == *kind && head.is_packed && head.expiry == *expiry && head.body == body
             }
             _ => false,
         };
@@ -211,7 +277,7 @@ impl Keyspace {
         names.iter().try_for_each(|name| check_name(kind, key, name))?;
         let mut sorted = names.to_vec();
         sorted.sort_unstable();
-        let attempt = self.change_small(key, kind, |packed, record| {
+        let attempt = self.change_small(key, kind, false, |packed, record| {
             let removed = packed.without(|name| sorted.binary_search(&name).is_ok(), record);
             let done = Attempt::Done(removed);
             Ok(if removed == 0 { Change::Keep(done) } else { Change::Put(done) })
@@ -245,7 +311,7 @@ impl Keyspace {
         (key, kind): (&[u8], Kind),
         mut choose: impl FnMut(Packed<'_>) -> Vec<(Vec<u8>, Vec<u8>)> + Send,
     ) -> Result<Taken, Fault> {
-        let attempt = self.change_small(key, kind, |packed, record| {
+        let attempt = self.change_small(key, kind, false, |packed, record| {
             let chosen = choose(packed);
             let mut names: Vec<&[u8]> = chosen.iter().map(|(name, _)| &name[..]).collect();
             names.sort_unstable();

@@ -1,10 +1,10 @@
 //! Removes the remains of hashes, sorted sets and sets of dead processes, in a walk over all records in
 //! small steps: elements of generations that have ended, heads without elements, and index records
-//! that no member refers to.
+//! that no member refers to. It also removes the fields of hashes that have expired.
 
 use super::aggregate::{Aggregate, bury, doubt, is_empty};
 use super::order::{Scored, drawn_at, parse_index};
-use super::{Family, Head, Session, place};
+use super::{Family, Head, Kind, Session, place, timed};
 use crate::fault::Fault;
 use darter::ScanRange;
 use std::ops::Bound;
@@ -82,6 +82,40 @@ pub(super) async fn graves(
     Ok(progress)
 }
 
+/// Removes, among the records of large hashes, the fields that have ended.
+pub(super) async fn fields(
+    session: &mut Session,
+    left: &mut ScanRange,
+    now: u64,
+) -> Result<SweepProgress, Fault> {
+    for _ in 0..LOOKS {
+        let mut met = None;
+        session.scan_with(left, 1, |place, _| met = Some(place.to_vec())).await?;
+        let Some(met) = met else { return Ok(SweepProgress::Ended) };
+        let Some(hash) = Aggregate::of_place(Family::Field, &met) else {
+            // The record was not written by a gateway.
+            left.from = Bound::Excluded(met);
+            continue;
+        };
+        let mut at = Vec::new();
+        place(&mut at, Family::Key, hash.key());
+        let is_timed = |record: &[u8]| {
+            hash.is_of(record) && Head::parse(record).is_ok_and(|head| head.kind == Kind::TimedHash)
+        };
+        if session.get_with(&at, is_timed).await? == Some(true) {
+            let (removed, goes_on) = timed::remove_ended(session, &hash, left, INDEXED, now).await?;
+            if goes_on {
+                let is_dense = removed * 10 >= INDEXED;
+                return Ok(if is_dense { SweepProgress::OnAtOnce } else { SweepProgress::On });
+            }
+        }
+        if let Bound::Excluded(end) = hash.range(Family::Field).to {
+            left.from = Bound::Included(end);
+        }
+    }
+    Ok(SweepProgress::On)
+}
+
 /// Removes index records that no member refers to and that no writer can be working on.
 pub(super) async fn indexes(
     session: &mut Session,
@@ -120,7 +154,7 @@ pub(super) async fn indexes(
 pub(super) async fn idle(session: &mut Session, at: &[u8], record: &[u8], now: u64) -> Result<bool, Fault> {
     let head = Head::parse(record)?;
     let Some(aggregate) = Aggregate::of(&at[1..], &head) else { return Ok(false) };
-    if !is_empty(session, &aggregate).await? {
+    if !is_empty(session, &aggregate, now).await? {
         return Ok(false);
     }
     match head.doubted_since() {

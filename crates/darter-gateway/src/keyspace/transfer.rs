@@ -66,7 +66,7 @@ impl Keyspace {
         let Some(record) = self.head_record(key).await? else { return Ok(None) };
         let aggregate = Aggregate::of(key, &Head::parse(&record)?);
         if let Some(aggregate) = &aggregate
-            && is_empty(session(&mut self.session, &self.store)?, aggregate).await?
+            && is_empty(session(&mut self.session, &self.store)?, aggregate, self.now).await?
         {
             return Ok(None);
         }
@@ -168,7 +168,7 @@ impl Keyspace {
             announced.store(&announcement, Some(&now.to_le_bytes())).await?;
             announced.enter(own);
             let mut met = Vec::new();
-            let walk = self.walk_elements(&mut elements, CHUNK, |name, record| {
+            let walk = self.walk_records(&mut elements, CHUNK, |name, record| {
                 met.push((name.to_vec(), record.to_vec()));
             });
             walked = walk.await?;
@@ -344,7 +344,7 @@ impl Keyspace {
     }
 
     /// Waits while another client's rename holds the head with this record.
-    async fn wait_while_held(&mut self, at: &[u8], record: &[u8]) -> Result<(), Fault> {
+    pub(super) async fn wait_while_held(&mut self, at: &[u8], record: &[u8]) -> Result<(), Fault> {
         let held = Duration::from_secs(Head::parse(record)?.held_seconds().into());
         let mut waited = Duration::ZERO;
         while self.may_sleep && !self.is_in_transaction() && waited < held {

@@ -150,7 +150,7 @@ impl Keyspace {
             for (key, record) in &late {
                 let head = Head::parse(record)?;
                 let is_absent = match Aggregate::of(key, &head) {
-                    Some(aggregate) => is_empty(session, &aggregate).await?,
+                    Some(aggregate) => is_empty(session, &aggregate, now).await?,
                     None => false,
                 };
                 if !is_absent {

@@ -4,21 +4,35 @@
 //! type, 1 byte | value | version, 2 bytes | checksum of all before, 8 bytes
 //! ```
 //!
-//! Both numbers are little-endian. A value is read in every form that Redis 7.0 writes for its type
-//! (`read.rs`, `packed.rs`, `lzf.rs`), and written in the plain one, which all versions read.
+//! Both numbers are little-endian. A value is read in every form that Redis writes for its type
+//! (`read.rs`, `packed.rs`, `lzf.rs`, `streams.rs`), and written in the plain one, which all versions
+//! read.
 
+mod file;
 mod lzf;
 mod packed;
 mod read;
+mod streams;
+mod timed;
 
 use crc::{CRC_64_REDIS, Crc, Table};
+use file::{MODULE, module_name};
+pub use file::{RdbError, RdbFile, RdbItem, RdbKey};
 use packed::{integers, listpack, ziplist};
 use read::Reader;
+pub(crate) use streams::dumped_stream;
+use streams::read_stream;
+use timed::timed_fields;
+pub(crate) use timed::{TimedField, dumped_fields};
+
+use crate::keyspace::WholeStream;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// The version of the format, that of Redis 7.0. It can be read up to this version.
+/// The version of the format that is written, that of Redis 7.0.
 const VERSION: u16 = 10;
+/// The latest version that is read, that of Redis 7.4 and 8.
+const VERSION_MAX: u16 = 12;
 /// Bytes of the version and the checksum.
 const FOOTER_BYTES: usize = 10;
 /// Most bytes of a value in memory.
@@ -32,6 +46,8 @@ const LIST: u8 = 1;
 const SET: u8 = 2;
 const HASH: u8 = 4;
 const SORTED_SET: u8 = 5;
+const STREAM: u8 = 19;
+const TIMED_HASH: u8 = 24;
 /// Further forms, which are only read.
 const SORTED_SET_IN_TEXT: u8 = 3;
 const LIST_IN_ZIPLIST: u8 = 10;
@@ -39,9 +55,13 @@ const SET_OF_INTEGERS: u8 = 11;
 const SORTED_SET_IN_ZIPLIST: u8 = 12;
 const HASH_IN_ZIPLIST: u8 = 13;
 const LIST_IN_ZIPLISTS: u8 = 14;
+const STREAM_OF_REDIS_5: u8 = 15;
 const HASH_IN_LISTPACK: u8 = 16;
 const SORTED_SET_IN_LISTPACK: u8 = 17;
 const LIST_IN_LISTPACKS: u8 = 18;
+const SET_IN_LISTPACK: u8 = 20;
+const STREAM_OF_REDIS_7_2: u8 = 21;
+const TIMED_HASH_IN_LISTPACK: u8 = 25;
 
 /// Bytes of a value that may be a part of the payload.
 pub(crate) type Text<'p> = Cow<'p, [u8]>;
@@ -52,25 +72,70 @@ pub(crate) enum Value<'p> {
     String(Text<'p>),
     /// Fields with values.
     Hash(Vec<(Text<'p>, Text<'p>)>),
+    /// Fields with values and the times at which they end.
+    TimedHash(Vec<(Text<'p>, Text<'p>, Option<u64>)>),
     /// Members with scores.
     SortedSet(Vec<(Text<'p>, f64)>),
     /// Members.
     Set(Vec<Text<'p>>),
     /// Elements in their order.
     List(Vec<Text<'p>>),
+    Stream(Box<WholeStream>),
+}
+
+/// A value as `DUMP` returns it, without its version and checksum.
+#[derive(Clone, Debug)]
+pub struct Payload(Vec<u8>);
+
+impl Payload {
+    /// Returns the value that `DUMP` has returned, if its version is known and its checksum is right.
+    #[must_use]
+    pub fn of_dump(mut payload: Vec<u8>) -> Option<Self> {
+        let bytes = verified(&payload)?.len();
+        payload.truncate(bytes);
+        Some(Self(payload))
+    }
+
+    /// Returns the number of bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Reads the value, which may take `room` bytes of memory.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub(crate) fn value(&self, room: usize) -> Result<Value<'_>, String> {
+        let (&kind, rest) = self.0.split_first().ok_or("an empty value")?;
+        let mut reader = Reader::new(rest, room);
+        if kind == MODULE {
+            let module = reader.length().map(|id| module_name(id as u64)).unwrap_or_default();
+            return Err(format!("a value of the module {module}, which gateways do not have"));
+        }
+        match read_from(kind, &mut reader) {
+            Some(value) if reader.is_at_end() => Ok(value),
+            _ if reader.is_out_of_room() => Err(format!("takes more than {room} bytes of memory")),
+            _ => Err(format!("of the type {kind}, and damaged at its byte {}", self.0.len() - reader.left())),
+        }
+    }
 }
 
 /// Returns a payload without its version and checksum, if both are valid.
 pub(crate) fn verified(payload: &[u8]) -> Option<&[u8]> {
     let (rest, checksum) = payload.split_last_chunk()?;
     let (body, version) = rest.split_last_chunk()?;
-    let is_known = u16::from_le_bytes(*version) <= VERSION;
+    let is_known = u16::from_le_bytes(*version) <= VERSION_MAX;
     (is_known && CHECKSUM.checksum(rest) == u64::from_le_bytes(*checksum)).then_some(body)
 }
 
 /// Adds the version and the checksum to a payload.
-fn seal(mut payload: Vec<u8>) -> Vec<u8> {
-    payload.extend_from_slice(&VERSION.to_le_bytes());
+fn seal(payload: Vec<u8>) -> Vec<u8> {
+    seal_as(payload, VERSION)
+}
+
+fn seal_as(mut payload: Vec<u8>, version: u16) -> Vec<u8> {
+    payload.extend_from_slice(&version.to_le_bytes());
     let checksum = CHECKSUM.checksum(&payload);
     payload.extend_from_slice(&checksum.to_le_bytes());
     payload
@@ -225,7 +290,11 @@ fn scored<'p>(pairs: Vec<(Text<'p>, Text<'p>)>) -> Option<Vec<(Text<'p>, f64)>> 
 /// large.
 pub(crate) fn read(body: &[u8]) -> Option<Value<'_>> {
     let (&kind, rest) = body.split_first()?;
-    let mut reader = Reader::new(rest, VALUE_BYTES_MAX);
+    read_from(kind, &mut Reader::new(rest, VALUE_BYTES_MAX))
+}
+
+/// Reads a value of a type.
+fn read_from<'p>(kind: u8, reader: &mut Reader<'p>) -> Option<Value<'p>> {
     match kind {
         STRING => reader.string().map(Value::String),
         LIST => in_order(reader.elements(|_| Some(()))?.into_iter().map(|(element, ())| element).collect()),
@@ -235,6 +304,13 @@ pub(crate) fn read(body: &[u8]) -> Option<Value<'_>> {
         SET => names(reader.elements(|_| Some(()))?).map(Value::Set),
         SET_OF_INTEGERS => {
             names(reader.packed(integers)?.into_iter().map(|name| (name, ())).collect()).map(Value::Set)
+        }
+        SET_IN_LISTPACK => {
+            names(reader.packed(listpack)?.into_iter().map(|name| (name, ())).collect()).map(Value::Set)
+        }
+        TIMED_HASH | TIMED_HASH_IN_LISTPACK => timed_fields(reader, kind),
+        STREAM | STREAM_OF_REDIS_5 | STREAM_OF_REDIS_7_2 => {
+            read_stream(reader, kind).map(|stream| Value::Stream(Box::new(stream)))
         }
         HASH => checked(reader.elements(Reader::string)?).map(Value::Hash),
         SORTED_SET => checked(reader.elements(Reader::score)?).map(Value::SortedSet),
@@ -299,7 +375,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(body in proptest::collection::vec(any::<u8>(), 0..300), kind in 0_u8..20) {
+        fn any_bytes_are_read_or_refused(body in proptest::collection::vec(any::<u8>(), 0..300), kind in 0_u8..30) {
             let _ = read(&[&[kind], &body[..]].concat());
             prop_assert!(verified(&body).is_none());
         }
@@ -376,6 +452,7 @@ mod tests {
                 list(&["f1", "v1", "f2", "v2"]),
             ),
             ("1202010161020a0a0000000100816202ff", list(&["a", "b"])),
+            ("140d0d0000000200816102816202ff", set(&["a", "b"])),
             ("0103016101620161", list(&["a", "b", "a"])),
             ("0302016103312e350162ff", sorted_set(&[("a", 1.5), ("b", f64::NEG_INFINITY)])),
         ] {

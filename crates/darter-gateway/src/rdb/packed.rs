@@ -53,6 +53,84 @@ fn length_backwards(length: usize) -> Vec<u8> {
     (0..count).map(byte).collect()
 }
 
+/// A listpack that is being written.
+#[derive(Debug)]
+pub(super) struct Listpack {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Listpack {
+    pub(super) fn new() -> Self {
+        Self { bytes: vec![0; 6], count: 0 }
+    }
+
+    /// Returns the number of strings.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Adds a string, in the shortest encoding.
+    pub(super) fn push(&mut self, string: &[u8]) {
+        match crate::number::integer(string) {
+            Some(number) => self.push_number(number),
+            None => self.push_entry(|bytes| {
+                match string.len() {
+                    length @ ..64 => bytes.push(0x80 | length as u8),
+                    length @ 64..4096 => {
+                        bytes.extend_from_slice(&(0xe000 | length as u16).to_be_bytes());
+                    }
+                    length => {
+                        bytes.push(0xf0);
+                        bytes.extend_from_slice(&(length as u32).to_le_bytes());
+                    }
+                }
+                bytes.extend_from_slice(string);
+            }),
+        }
+    }
+
+    /// Adds an integer, in the shortest encoding.
+    pub(super) fn push_number(&mut self, number: i64) {
+        self.push_entry(|bytes| {
+            let (code, length) = match number {
+                0..128 => return bytes.push(number as u8),
+                -4096..4096 => {
+                    return bytes.extend_from_slice(&[0xc0 | (number >> 8 & 0x1f) as u8, number as u8]);
+                }
+                -32_768..32_768 => (0xf1, 2),
+                -8_388_608..8_388_608 => (0xf2, 3),
+                -2_147_483_648..2_147_483_648 => (0xf3, 4),
+                _ => (0xf4, 8),
+            };
+            bytes.push(code);
+            bytes.extend_from_slice(&number.to_le_bytes()[..length]);
+        });
+    }
+
+    /// Adds a count.
+    pub(super) fn push_count(&mut self, count: usize) {
+        self.push_number(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    fn push_entry(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let before = self.bytes.len();
+        write(&mut self.bytes);
+        let end = length_backwards(self.bytes.len() - before);
+        self.bytes.extend_from_slice(&end);
+        self.count += 1;
+    }
+
+    /// Returns the bytes.
+    pub(super) fn finished(mut self) -> Vec<u8> {
+        self.bytes.push(END);
+        let bytes = (self.bytes.len() as u32).to_le_bytes();
+        self.bytes[..4].copy_from_slice(&bytes);
+        self.bytes[4..6].copy_from_slice(&(self.count.min(MANY) as u16).to_le_bytes());
+        self.bytes
+    }
+}
+
 /// Reads a listpack's entry, without the length at its end.
 fn listpack_entry<'s>(bytes: &mut &'s [u8]) -> Option<Text<'s>> {
     let &first = take(bytes, 1)?.first()?;
@@ -170,48 +248,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Builds a listpack, with integers in the shortest encoding.
     fn build(strings: &[Vec<u8>]) -> Vec<u8> {
-        let mut packed = vec![0; 6];
+        let mut listpack = Listpack::new();
         for string in strings {
-            let from = packed.len();
-            match crate::number::integer(string) {
-                Some(number @ 0..128) => packed.push(number as u8),
-                Some(number @ -4096..4096) => {
-                    packed.extend_from_slice(&[0xc0 | (number >> 8 & 0x1f) as u8, number as u8]);
-                }
-                Some(number) => {
-                    let (code, bytes) = match number {
-                        -32_768..32_768 => (0xf1, 2),
-                        -8_388_608..8_388_608 => (0xf2, 3),
-                        -2_147_483_648..2_147_483_648 => (0xf3, 4),
-                        _ => (0xf4, 8),
-                    };
-                    packed.push(code);
-                    packed.extend_from_slice(&number.to_le_bytes()[..bytes]);
-                }
-                None => {
-                    match string.len() {
-                        length @ ..64 => packed.push(0x80 | length as u8),
-                        length @ 64..4096 => {
-                            packed.extend_from_slice(&(0xe000 | length as u16).to_be_bytes());
-                        }
-                        length => {
-                            packed.push(0xf0);
-                            packed.extend_from_slice(&(length as u32).to_le_bytes());
-                        }
-                    }
-                    packed.extend_from_slice(string);
-                }
-            }
-            let end = length_backwards(packed.len() - from);
-            packed.extend_from_slice(&end);
+            listpack.push(string);
         }
-        packed.push(END);
-        let bytes = (packed.len() as u32).to_le_bytes();
-        packed[..4].copy_from_slice(&bytes);
-        packed[4..6].copy_from_slice(&(strings.len() as u16).to_le_bytes());
-        packed
+        listpack.finished()
     }
 
     fn room() -> Reader<'static> {

@@ -22,6 +22,7 @@ pub(super) struct Reader<'p> {
     bytes: &'p [u8],
     /// Bytes of memory that the value may still take.
     room: usize,
+    is_out_of_room: bool,
 }
 
 /// A length, or the number of a special encoding.
@@ -32,13 +33,30 @@ enum Length {
 
 impl<'p> Reader<'p> {
     pub(super) fn new(bytes: &'p [u8], room: usize) -> Self {
-        Self { bytes, room }
+        Self { bytes, room, is_out_of_room: false }
     }
 
     /// Takes memory for a part of the value.
     pub(super) fn take_room(&mut self, bytes: usize) -> Option<()> {
-        self.room = self.room.checked_sub(bytes)?;
+        let room = self.room.checked_sub(bytes);
+        self.is_out_of_room |= room.is_none();
+        self.room = room?;
         Some(())
+    }
+
+    /// Returns whether the value takes more memory than it may.
+    pub(super) fn is_out_of_room(&self) -> bool {
+        self.is_out_of_room
+    }
+
+    /// Returns the number of bytes that were not read.
+    pub(super) fn left(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Returns whether all bytes were read.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.bytes.is_empty()
     }
 
     /// Returns the next bytes.
@@ -48,7 +66,7 @@ impl<'p> Reader<'p> {
         Some(taken)
     }
 
-    fn chunk<const COUNT: usize>(&mut self) -> Option<[u8; COUNT]> {
+    pub(super) fn chunk<const COUNT: usize>(&mut self) -> Option<[u8; COUNT]> {
         self.take(COUNT)?.try_into().ok()
     }
 
@@ -90,6 +108,11 @@ impl<'p> Reader<'p> {
             }
             Length::Special(_) => return None,
         })
+    }
+
+    /// Reads a time in ms since the Unix epoch. One before it counts as the epoch.
+    pub(super) fn time(&mut self) -> Option<u64> {
+        Some(u64::try_from(i64::from_le_bytes(self.chunk()?)).unwrap_or(0))
     }
 
     /// Reads a score of 8 bytes.

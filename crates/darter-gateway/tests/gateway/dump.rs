@@ -123,7 +123,7 @@ fn options_and_errors_are_those_of_redis() {
 }
 
 /// Seals a body as `DUMP` does. The checksum is computed bit by bit.
-fn sealed(body: &[u8]) -> Vec<u8> {
+pub fn sealed(body: &[u8]) -> Vec<u8> {
     let mut payload = [body, &[10, 0]].concat();
     let checksum = payload.iter().fold(0_u64, |checksum, &byte| {
         (0..8).fold(checksum ^ u64::from(byte), |checksum, _| {

@@ -22,6 +22,8 @@ mod descriptions;
 mod differential;
 mod door;
 mod dump;
+mod dump_streams;
+mod field_expiry;
 mod geo;
 mod hostile;
 mod limits;

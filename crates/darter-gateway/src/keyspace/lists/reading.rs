@@ -126,7 +126,7 @@ impl Keyspace {
         }
         let aggregate = Aggregate::of(key, &head).ok_or(WRONG_TYPE)?;
         let session = session(&mut self.session, &self.store)?;
-        if is_empty(session, &aggregate).await? { Ok(None) } else { Err(WRONG_TYPE) }
+        if is_empty(session, &aggregate, self.now).await? { Ok(None) } else { Err(WRONG_TYPE) }
     }
 
     /// Returns the records of the first and the last chunk; `None` if the chunks have changed since

@@ -62,7 +62,7 @@ impl Group {
         Some(Self { id, last, read, insertions: u64::from_le_bytes(take(&mut record)?) })
     }
 
-    fn record(&self) -> Vec<u8> {
+    pub(super) fn record(&self) -> Vec<u8> {
         let (read, insertions) = (self.read.unwrap_or(u64::MAX), self.insertions);
         [&self.id[..], &self.last.bytes(), &read.to_le_bytes(), &insertions.to_le_bytes()].concat()
     }
@@ -112,7 +112,7 @@ impl Stream {
     }
 
     /// Returns the number of entries ever added up to an id, if it can be computed.
-    fn distance_to(&self, id: StreamId) -> Option<u64> {
+    pub(super) fn distance_to(&self, id: StreamId) -> Option<u64> {
         if self.added == 0 {
             return Some(0);
         }
@@ -136,13 +136,13 @@ impl Consumer {
         Some(Self { seen, pending: u64::from_le_bytes(take(&mut record)?) })
     }
 
-    fn record(self) -> Vec<u8> {
+    pub(super) fn record(self) -> Vec<u8> {
         [self.seen.to_le_bytes(), self.pending.to_le_bytes()].concat()
     }
 }
 
 /// Returns the name of a consumer's record.
-fn consumer_name(group: &Group, name: &[u8]) -> Vec<u8> {
+pub(super) fn consumer_name(group: &Group, name: &[u8]) -> Vec<u8> {
     [&group.id, name].concat()
 }
 

@@ -14,6 +14,8 @@
 //! Consumer groups (`groups.rs`) and their pending entries (`pending.rs`) have their own records, which
 //! change in transactions that do not change the head.
 //!
+//! `DUMP` and `RESTORE` read and write whole streams (`whole.rs`).
+//!
 //! A stream without entries exists as long as its head does.
 
 mod editing;
@@ -27,6 +29,7 @@ mod reading;
 #[cfg(test)]
 mod tests;
 mod varint;
+mod whole;
 
 pub(crate) use editing::OpenStream;
 pub(crate) use groups::{Consumer, Group};
@@ -36,3 +39,4 @@ pub(crate) use in_place::Added;
 pub(crate) use packed::{Entry, body_of};
 pub(crate) use pending::{Pending, PendingEdit, PendingWalk};
 pub(crate) use reading::StreamWalk;
+pub(crate) use whole::{WholeGroup, WholeStream};

@@ -64,6 +64,23 @@ fn parse(mut record: &[u8]) -> Result<Vec<Pending>, Fault> {
     Ok(entries)
 }
 
+/// Divides pending entries into pages, the first of which has the id `start`: their ids and records.
+/// Without entries there is one page, whose record is empty.
+pub(super) fn pages(mut start: StreamId, entries: &[Pending]) -> Vec<(StreamId, Vec<u8>)> {
+    let (mut pages, mut record) = (Vec::new(), Vec::new());
+    for entry in entries {
+        let before = record.len();
+        entry.write(&mut record);
+        if record.len() > PAGE_BYTES && before > 0 {
+            let next = record.split_off(before);
+            pages.push((start, std::mem::replace(&mut record, next)));
+            start = entry.id;
+        }
+    }
+    pages.push((start, record));
+    pages
+}
+
 /// Returns the place of a page.
 fn place_of_page(records: &Aggregate, group: &Group, id: StreamId) -> Vec<u8> {
     records.place(Family::StreamPending, &[&group.id[..], &id.bytes()].concat())
@@ -205,21 +222,13 @@ impl Keyspace {
     /// Writes the page in memory, if it has changed, as several ones if it is too long.
     async fn close_page(&mut self, edit: &mut PendingEdit) -> Result<(), Fault> {
         let Some(page) = edit.page.take().filter(|page| page.is_changed) else { return Ok(()) };
-        let (mut start, mut record) = (page.start, Vec::new());
         let session = session(&mut self.session, &self.store)?;
-        for entry in &page.entries {
-            let before = record.len();
-            entry.write(&mut record);
-            if record.len() > PAGE_BYTES && before > 0 {
-                let at = place_of_page(&edit.records, &edit.group, start);
-                session.store(&at, Some(&record[..before])).await?;
-                record.drain(..before);
-                start = entry.id;
-            }
-            turns::worked().await;
+        for (start, record) in pages(page.start, &page.entries) {
+            let at = place_of_page(&edit.records, &edit.group, start);
+            session.store(&at, (!record.is_empty()).then_some(&record[..])).await?;
+            turns::copied(record.len()).await;
         }
-        let at = place_of_page(&edit.records, &edit.group, start);
-        session.store(&at, (!record.is_empty()).then_some(&record[..])).await
+        Ok(())
     }
 
     /// Returns a pending entry.

@@ -123,7 +123,7 @@ impl Keyspace {
         }
         let aggregate = Aggregate::of(key, &head).ok_or(WRONG_TYPE)?;
         let session = session(&mut self.session, &self.store)?;
-        if is_empty(session, &aggregate).await? { Ok(None) } else { Err(WRONG_TYPE) }
+        if is_empty(session, &aggregate, self.now).await? { Ok(None) } else { Err(WRONG_TYPE) }
     }
 
     /// Returns the first record of a range, and its place.
