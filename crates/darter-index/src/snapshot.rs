@@ -269,9 +269,11 @@ fn slices(keys: &[Vec<u8>]) -> Vec<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Dart, Quiver};
+    use crate::fixtures::{Unscheduled, advance, alone, executes, finish, process_on};
+    use crate::{Dart, Quiver, QuiverOptions};
     use darter_fabric::{Local, block_on};
     use darter_pool::{Pool, PoolOptions};
+    use darter_sim::{Executor, Sim};
     use std::collections::BTreeMap;
 
     /// Begins a snapshot between two operations of many clients' interleaved changes, and compares it
@@ -337,13 +339,67 @@ mod tests {
         a_snapshot_is_as_of_its_beginning::<Dart<Local>>();
     }
 
+    /// A key that is present when a snapshot begins, with its value, and one that is absent.
+    const KEYS: [(&[u8], Option<&[u8]>); 2] = [(b"pear", Some(b"true")), (b"quince", None)];
+
+    /// A client runs `operation` on a key, and stops after each of its events in turn. Then another
+    /// client changes the key, and the first one goes on. The snapshot shows the value from before.
+    fn beside_another_change(
+        operation: impl AsyncFn(&Quiver<Sim>, &mut Client<Sim>, SnapshotId, (&[u8], Option<&[u8]>)),
+    ) {
+        for (key, value) in KEYS {
+            for events in 0.. {
+                let sim = Sim::new(1, 8 << 20);
+                let options = QuiverOptions { cache_bytes: 0, ..QuiverOptions::default() };
+                let (pool, quiver) = process_on::<Quiver<Sim>>(&sim, options, &[b"fig", b"pear", b"plum"]);
+                let [mut owner, mut one, mut other] = [(); 3].map(|()| pool.client().unwrap());
+                let snapshot = block_on(pool.begin_snapshot(&mut owner)).unwrap();
+                let _at_the_end = Unscheduled(sim.clone());
+                let mut executor = Executor::new(&sim);
+                let task = executor.spawn(0, operation(&quiver, &mut one, snapshot, (key, value)));
+                let has_ended = advance(&mut executor, task, events, executes);
+                alone(&pool, change(&quiver, &mut other, key));
+                finish(&mut executor, task);
+                let found = alone(&pool, get_at(&quiver, &mut owner, snapshot, key)).unwrap();
+                assert_eq!(found.as_deref(), value, "after {events} events");
+                drop(executor);
+                if has_ended {
+                    assert!(events > 1);
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn change(quiver: &Quiver<Sim>, client: &mut Client<Sim>, key: &[u8]) {
+        let mut pinned = begin_change(quiver, client, &[key]).await.unwrap();
+        quiver.put(&mut pinned, key, b"changed", Condition::Always).await.unwrap();
+    }
+
+    #[test]
+    fn the_value_that_was_preserved_first_stays() {
+        beside_another_change(async |quiver, client, _, (key, _)| change(quiver, client, key).await);
+    }
+
+    #[test]
+    fn a_reader_beside_a_change_finds_the_old_value() {
+        beside_another_change(async |quiver, client, snapshot, (key, value)| {
+            assert_eq!(get_at(quiver, client, snapshot, key).await.unwrap().as_deref(), value);
+        });
+        beside_another_change(async |quiver, client, snapshot, (key, value)| {
+            let part = scan_at(quiver, client, snapshot, &ScanRange::prefix(key), 10).await.unwrap();
+            let expected = value.map(|value| (key.to_vec(), value.to_vec()));
+            assert_eq!(part.pairs, expected.into_iter().collect::<Vec<_>>());
+        });
+    }
+
     /// What cannot be preserved ends the snapshot, and not the change.
     #[test]
     fn a_key_too_long_to_be_preserved_ends_the_snapshot() {
         let pool =
             block_on(Pool::create(Local::memory(32 << 20, 1).unwrap(), &PoolOptions::default())).unwrap();
         let mut client = pool.client().unwrap();
-        let index = block_on(Quiver::create(&mut client, crate::QuiverOptions::default())).unwrap();
+        let index = block_on(Quiver::create(&mut client, QuiverOptions::default())).unwrap();
         let snapshot = block_on(pool.begin_snapshot(&mut client)).unwrap();
         let key = vec![7; KEY_BYTES_MAX - FRONT + 1];
         drop(block_on(begin_change(&index, &mut client, &[&key[1..]])).unwrap());
