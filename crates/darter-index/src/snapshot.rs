@@ -345,7 +345,7 @@ mod tests {
     /// A client runs `operation` on a key, and stops after each of its events in turn. Then another
     /// client changes the key, and the first one goes on. The snapshot shows the value from before.
     fn beside_another_change(
-        operation: impl AsyncFn(&Quiver<Sim>, &mut Client<Sim>, SnapshotId, (&[u8], Option<&[u8]>)),
+        operation: &impl AsyncFn(&Quiver<Sim>, &mut Client<Sim>, SnapshotId, (&[u8], Option<&[u8]>)),
     ) {
         for (key, value) in KEYS {
             for events in 0.. {
@@ -378,15 +378,15 @@ mod tests {
 
     #[test]
     fn the_value_that_was_preserved_first_stays() {
-        beside_another_change(async |quiver, client, _, (key, _)| change(quiver, client, key).await);
+        beside_another_change(&async |quiver, client, _, (key, _)| change(quiver, client, key).await);
     }
 
     #[test]
     fn a_reader_beside_a_change_finds_the_old_value() {
-        beside_another_change(async |quiver, client, snapshot, (key, value)| {
+        beside_another_change(&async |quiver, client, snapshot, (key, value)| {
             assert_eq!(get_at(quiver, client, snapshot, key).await.unwrap().as_deref(), value);
         });
-        beside_another_change(async |quiver, client, snapshot, (key, value)| {
+        beside_another_change(&async |quiver, client, snapshot, (key, value)| {
             let part = scan_at(quiver, client, snapshot, &ScanRange::prefix(key), 10).await.unwrap();
             let expected = value.map(|value| (key.to_vec(), value.to_vec()));
             assert_eq!(part.pairs, expected.into_iter().collect::<Vec<_>>());

@@ -78,7 +78,9 @@ impl Snapshot {
         let store = membership.current();
         let mut client = store.open.pool.client()?;
         let id = block_on(store.open.pool.begin_snapshot(&mut client))?;
-        Ok(Self { store, client, id, space, taken_at: SystemTime::now(), has_ended: false })
+        #[allow(clippy::disallowed_methods, reason = "the time is for people")]
+        let taken_at = SystemTime::now();
+        Ok(Self { store, client, id, space, taken_at, has_ended: false })
     }
 
     /// Returns the time of the snapshot by this process's clock.

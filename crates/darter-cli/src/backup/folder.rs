@@ -44,7 +44,7 @@ type Hash = [u8; 32];
 pub(super) struct Folder {
     path: PathBuf,
     /// Open, and locked while a backup is written.
-    _mark: File,
+    mark: File,
 }
 
 /// A backup that was written.
@@ -86,7 +86,7 @@ impl Folder {
             write_output(&mark, Access::Owner, MARK_CONTENTS.as_bytes()).map_err(at(mark.display()))?;
         }
         let folder = Self::open(path)?;
-        match folder._mark.try_lock() {
+        match folder.mark.try_lock() {
             Ok(()) => Ok(folder),
             Err(fs::TryLockError::WouldBlock) => {
                 Err(io::Error::other("another process writes a backup to this folder; wait until it ends")
@@ -107,7 +107,7 @@ impl Folder {
         (&file).take(64).read_to_string(&mut contents).map_err(at(mark.display()))?;
         let version = contents.strip_prefix("darter backups ").map(str::trim);
         match version.map(str::parse) {
-            Some(Ok(1)) => Ok(Self { path: path.to_owned(), _mark: file }),
+            Some(Ok(1)) => Ok(Self { path: path.to_owned(), mark: file }),
             Some(Ok(version)) => Err(BackupError::Version(version)),
             _ => Err(BackupError::NotABackup),
         }

@@ -85,13 +85,12 @@ impl BackupCommand {
         let mut pace = Pace::new(self.rate, &store, interrupt)?;
         if is_stream {
             let mut out = pace.paced(io::stdout().lock());
-            let report = back_up(&store, |report, parts| Ok(write_backup(report, parts, &mut out)?));
+            let report = back_up(&store, |report, parts| write_backup(report, parts, &mut out));
             complain(format_args!("backed up {}", text_of(&pace.ended(report)?)));
             return Ok(Answer::Done);
         }
         let folder = Folder::create(&self.to).map_err(|error| of_folder(&self.to, error))?;
-        let saved =
-            back_up(&store, |report, parts| Ok(folder.save(report, parts, |bytes| pace.step(bytes))?));
+        let saved = back_up(&store, |report, parts| folder.save(report, parts, |bytes| pace.step(bytes)));
         let Saved { report, name, written, parts } = pace.ended(saved)?;
         complain(format_args!(
             "{}: backed up {}; {} of {} written, {}",
