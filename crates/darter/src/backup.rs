@@ -12,6 +12,16 @@
 //! All numbers are little-endian, of 8 bytes unless stated. A checksum is the CRC32C of all bytes of
 //! its header, part or end before it. The pairs are in the order of their keys, and the keys are
 //! places of the index: those of programs and those of gateways ([`crate::engine::KeySpace::Whole`]).
+//!
+//! ```
+//! # fn main() -> Result<(), darter::Error> {
+//! # let store = darter::Store::open("mem:16M")?;
+//! let mut backup = Vec::new();
+//! store.backup(&mut backup)?;
+//! assert!(backup.starts_with(b"darter backup"));
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::engine::{Engine, KeySpace};
 use crate::{Error, KEY_BYTES_MAX, Snapshot, Store};
@@ -33,6 +43,17 @@ const CHOSEN_OF: u32 = 1024;
 const PART_BYTES_MAX: usize = 64 << 20;
 
 /// A backup that cannot be read.
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// # let store = darter::Store::open("mem:16M")?;
+/// use darter::{BackupError, Error};
+/// 
+/// let error = store.restore(&b"pear is green"[..]).unwrap_err();
+/// assert!(matches!(error, Error::Backup(BackupError::NotABackup)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {
@@ -69,6 +90,16 @@ pub enum BackupError {
 }
 
 /// What a backup holds.
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// # let store = darter::Store::open("mem:16M")?;
+/// store.put("pear", "green")?;
+/// let report = store.backup(std::io::sink())?;
+/// assert_eq!((report.pairs, report.bytes), (1, 9));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupReport {
     /// Number of pairs.
@@ -82,6 +113,21 @@ pub struct BackupReport {
 }
 
 /// A part of a backup: some pairs in ascending order.
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// # let store = darter::Store::open("mem:16M")?;
+/// use darter::backup::Parts;
+/// use darter::engine::{Engine, KeySpace};
+/// 
+/// store.put("pear", "green")?;
+/// let mut snapshot = store.snapshot_in(KeySpace::Whole)?;
+/// for part in Parts::new(&mut snapshot) {
+///     assert_eq!(part?.pairs, 1);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The part as stored in a backup, with its checksum.
@@ -126,6 +172,19 @@ impl Store {
     /// Stores all pairs of a backup in this pool, which must be empty. The pool may have another
     /// shape, another index and another format version than the one that was backed up. The pairs
     /// appear at one moment, when all have been read and verified.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// store.put("pear", "green")?;
+    /// let mut backup = Vec::new();
+    /// store.backup(&mut backup)?;
+    /// let copy = darter::Store::open("mem:16M?nodes=2")?;
+    /// copy.restore(&backup[..])?;
+    /// assert!(copy.contains_key("pear")?);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails with [`BackupError::NotEmpty`] if the pool has a key, with the other errors of
@@ -177,6 +236,21 @@ impl Store {
 
 /// Writes a backup of parts. `report` says when it was taken, and of which pool.
 ///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// # let store = darter::Store::open("mem:16M")?;
+/// use darter::backup::{Parts, write_backup};
+/// use darter::engine::{Engine, KeySpace};
+/// 
+/// let mut snapshot = store.snapshot_in(KeySpace::Whole)?;
+/// let taken_at = snapshot.taken_at();
+/// let report = darter::BackupReport { pairs: 0, bytes: 0, taken_at, pool_id: store.pool().id() };
+/// let mut backup = Vec::new();
+/// write_backup(report, Parts::new(&mut snapshot), &mut backup)?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// Fails if a part cannot be read, or `out` fails.
 pub fn write_backup(
@@ -198,6 +272,16 @@ pub fn write_backup(
 }
 
 /// Returns the bytes in front of a backup's parts.
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// # let store = darter::Store::open("mem:16M")?;
+/// let mut backup = Vec::new();
+/// let report = store.backup(&mut backup)?;
+/// assert!(backup.starts_with(&darter::backup::header(&report)));
+/// # Ok(())
+/// # }
+/// ```
 pub fn header(report: &BackupReport) -> Vec<u8> {
     let taken_at = report.taken_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
     let mut header = MAGIC.to_vec();
@@ -209,6 +293,16 @@ pub fn header(report: &BackupReport) -> Vec<u8> {
 }
 
 /// Returns the bytes behind a backup's parts.
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// # let store = darter::Store::open("mem:16M")?;
+/// let mut backup = Vec::new();
+/// let report = store.backup(&mut backup)?;
+/// assert!(backup.ends_with(&darter::backup::end(&report)));
+/// # Ok(())
+/// # }
+/// ```
 pub fn end(report: &BackupReport) -> Vec<u8> {
     let mut end: Vec<u8> = [0, report.pairs, report.bytes].into_iter().flat_map(u64::to_le_bytes).collect();
     seal(&mut end);
@@ -217,6 +311,19 @@ pub fn end(report: &BackupReport) -> Vec<u8> {
 
 /// The parts of a backup of a snapshot. Where a part ends depends on its keys only, so that two backups
 /// of nearly the same pairs have most parts in common.
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// # let store = darter::Store::open("mem:16M")?;
+/// use darter::backup::Parts;
+/// use darter::engine::{Engine, KeySpace};
+/// 
+/// store.put("pear", "green")?;
+/// let mut snapshot = store.snapshot_in(KeySpace::Whole)?;
+/// assert_eq!(Parts::new(&mut snapshot).count(), 1);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Parts<'s> {
     pairs: crate::SnapshotRange<'s>,
     is_over: bool,
@@ -224,6 +331,19 @@ pub struct Parts<'s> {
 
 impl<'s> Parts<'s> {
     /// Begins to read a snapshot of [`KeySpace::Whole`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// use darter::backup::Parts;
+    /// use darter::engine::{Engine, KeySpace};
+    /// 
+    /// store.put("pear", "green")?;
+    /// let mut snapshot = store.snapshot_in(KeySpace::Whole)?;
+    /// let part = Parts::new(&mut snapshot).next();
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(snapshot: &'s mut Snapshot) -> Self {
         Self { pairs: snapshot.range(..), is_over: false }
     }
@@ -322,6 +442,17 @@ pub struct BackupReader<R> {
 impl<R: Read> BackupReader<R> {
     /// Reads the header of a backup.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// let mut backup = Vec::new();
+    /// store.backup(&mut backup)?;
+    /// let reader = darter::backup::BackupReader::new(&backup[..])?;
+    /// println!("taken at {:?}", reader.report().taken_at);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails if the bytes are no backup, or cannot be read.
     pub fn new(from: R) -> Result<Self, BackupError> {
@@ -347,6 +478,17 @@ impl<R: Read> BackupReader<R> {
     }
 
     /// Reads the next pairs; `None` at the end, where the numbers of pairs and bytes are verified.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// let mut backup = Vec::new();
+    /// store.backup(&mut backup)?;
+    /// let mut reader = darter::backup::BackupReader::new(&backup[..])?;
+    /// assert_eq!(reader.next_part()?, None, "an empty pool");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails if the backup is damaged or cut short, or cannot be read.
@@ -410,6 +552,17 @@ impl<R: Read> BackupReader<R> {
     }
 
     /// Returns what the backup holds. The numbers are those of the pairs read so far.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// let mut backup = Vec::new();
+    /// store.backup(&mut backup)?;
+    /// let reader = darter::backup::BackupReader::new(&backup[..])?;
+    /// assert_eq!(reader.report().pairs, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn report(&self) -> BackupReport {
         self.report
     }

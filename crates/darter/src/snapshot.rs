@@ -60,6 +60,17 @@ impl std::fmt::Debug for Snapshot {
 impl Store {
     /// Begins a snapshot of the store's pairs.
     ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// store.put("pear", "green")?;
+    /// let mut snapshot = store.snapshot()?;
+    /// store.remove("pear")?;
+    /// assert_eq!(snapshot.range(..).count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Fails with [`PoolError::SnapshotTaken`] while another snapshot of the pool is open, in any
     /// process; with [`PoolError::SnapshotHeldBack`] if a process that has the pool open is stopped in
@@ -84,11 +95,30 @@ impl Snapshot {
     }
 
     /// Returns the time of the snapshot by this process's clock.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// let snapshot = store.snapshot()?;
+    /// println!("as of {:?}", snapshot.taken_at());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn taken_at(&self) -> SystemTime {
         self.taken_at
     }
 
     /// Returns the value that a key had; `None` if it was absent.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// let mut snapshot = store.snapshot()?;
+    /// store.put("pear", "green")?;
+    /// assert_eq!(snapshot.get("pear")?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails with [`PoolError::SnapshotOver`] if the snapshot was given up, or as [`Store::get`] does.
@@ -101,6 +131,16 @@ impl Snapshot {
     }
 
     /// Returns the pairs of a range, in ascending order.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// store.put_many(&[("pear", "green"), ("plum", "blue")])?;
+    /// let mut snapshot = store.snapshot()?;
+    /// assert_eq!(snapshot.range("pl"..).count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn range(&mut self, range: impl KeyRange) -> SnapshotRange<'_> {
         let range = ScanRange { reverse: false, ..range.into_scan_range() };
         let rest = Some(self.space.range(&range));
@@ -109,6 +149,17 @@ impl Snapshot {
 
     /// Ends the snapshot, and removes the old values that were stored for it. Dropping it does the
     /// same, but ignores errors.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// let snapshot = store.snapshot()?;
+    /// assert!(store.snapshot().is_err(), "one at a time");
+    /// snapshot.end()?;
+    /// store.snapshot()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Fails if the pool fails. Another process then removes the old values.
@@ -143,6 +194,19 @@ impl Drop for Snapshot {
 }
 
 /// The pairs of a range of a [`Snapshot`]. After an error it ends.
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// # let store = darter::Store::open("mem:16M")?;
+/// store.put("pear", "green")?;
+/// let mut snapshot = store.snapshot()?;
+/// for pair in snapshot.range("p".."q") {
+///     let (key, value) = pair?;
+///     println!("{} is {}", key.escape_ascii(), value.escape_ascii());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct SnapshotRange<'s> {
     snapshot: &'s mut Snapshot,
