@@ -63,6 +63,10 @@ pub struct RestoreCommand {
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  darter backups /var/backups/fruit
+  darter backups /var/backups/fruit --verify")]
 pub struct BackupsCommand {
     /// Folder of backups
     folder: PathBuf,
