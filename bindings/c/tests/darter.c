@@ -211,7 +211,7 @@ static void whole_transactions(darter_store *store) {
     check_value(store, "count", "other+");
     CHECK(darter_transact(store, NULL, NULL) == DARTER_ERROR_ARGUMENT);
     CHECK(darter_transact(NULL, count_up, &task) == DARTER_ERROR_ARGUMENT);
-    CHECK(darter_remove(store, "count", 5) == DARTER_OK);
+    CHECK(darter_remove(store, "count", 5, NULL) == DARTER_OK);
 }
 
 static void backups(darter_store *store, const char *directory) {

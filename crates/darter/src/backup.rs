@@ -23,6 +23,7 @@
 //! # }
 //! ```
 
+use crate::backup_error::{BackupError, VERSION};
 use crate::engine::{Engine, KeySpace};
 use crate::{Error, KEY_BYTES_MAX, Snapshot, Store};
 use darter_index::{IndexError, KeyValue, checksum};
@@ -30,8 +31,6 @@ use std::io::{self, Read, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const MAGIC: &[u8; 16] = b"darter backup\0\0\0";
-/// The version of the format.
-const VERSION: u64 = 1;
 const HEADER_BYTES: usize = 48;
 /// Bytes of the two numbers in front of a pair.
 const PAIR_HEAD: usize = 8;
@@ -41,53 +40,6 @@ const PART_BYTES: (usize, usize) = (256 << 10, 4 << 20);
 const CHOSEN_OF: u32 = 1024;
 /// The largest part that a reader accepts: more than a full part and the largest pair of any pool.
 const PART_BYTES_MAX: usize = 64 << 20;
-
-/// A backup that cannot be read.
-///
-/// ```
-/// # fn main() -> Result<(), darter::Error> {
-/// # let store = darter::Store::open("mem:16M")?;
-/// use darter::{BackupError, Error};
-/// 
-/// let error = store.restore(&b"pear is green"[..]).unwrap_err();
-/// assert!(matches!(error, Error::Backup(BackupError::NotABackup)));
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BackupError {
-    /// The bytes are not a backup.
-    #[error("this is no backup of darter: its first bytes are others; check the path")]
-    NotABackup,
-    /// A newer program has written the backup.
-    #[error(
-        "the backup has format version {0}, and this program reads version {VERSION}; use a newer program"
-    )]
-    Version(u64),
-    /// Bytes are missing at the end.
-    #[error("the backup is cut short after {at} bytes; restore another one")]
-    CutShort {
-        /// Number of bytes that were read.
-        at: u64,
-    },
-    /// Bytes have changed.
-    #[error("the backup is damaged in the {bytes} bytes from byte {at}: {what}; restore another one")]
-    Damaged {
-        /// Where the damaged part begins.
-        at: u64,
-        /// Its length.
-        bytes: u64,
-        /// What was found.
-        what: &'static str,
-    },
-    /// The pool to restore into is not empty.
-    #[error("the pool is not empty; restore a backup into a new pool, or remove all keys before")]
-    NotEmpty,
-    /// The backup could not be read or written.
-    #[error("{0}")]
-    Io(#[from] io::Error),
-}
 
 /// What a backup holds.
 ///
@@ -119,7 +71,7 @@ pub struct BackupReport {
 /// # let store = darter::Store::open("mem:16M")?;
 /// use darter::backup::Parts;
 /// use darter::engine::{Engine, KeySpace};
-/// 
+///
 /// store.put("pear", "green")?;
 /// let mut snapshot = store.snapshot_in(KeySpace::Whole)?;
 /// for part in Parts::new(&mut snapshot) {
@@ -241,7 +193,7 @@ impl Store {
 /// # let store = darter::Store::open("mem:16M")?;
 /// use darter::backup::{Parts, write_backup};
 /// use darter::engine::{Engine, KeySpace};
-/// 
+///
 /// let mut snapshot = store.snapshot_in(KeySpace::Whole)?;
 /// let taken_at = snapshot.taken_at();
 /// let report = darter::BackupReport { pairs: 0, bytes: 0, taken_at, pool_id: store.pool().id() };
@@ -317,7 +269,7 @@ pub fn end(report: &BackupReport) -> Vec<u8> {
 /// # let store = darter::Store::open("mem:16M")?;
 /// use darter::backup::Parts;
 /// use darter::engine::{Engine, KeySpace};
-/// 
+///
 /// store.put("pear", "green")?;
 /// let mut snapshot = store.snapshot_in(KeySpace::Whole)?;
 /// assert_eq!(Parts::new(&mut snapshot).count(), 1);
@@ -337,7 +289,7 @@ impl<'s> Parts<'s> {
     /// # let store = darter::Store::open("mem:16M")?;
     /// use darter::backup::Parts;
     /// use darter::engine::{Engine, KeySpace};
-    /// 
+    ///
     /// store.put("pear", "green")?;
     /// let mut snapshot = store.snapshot_in(KeySpace::Whole)?;
     /// let part = Parts::new(&mut snapshot).next();

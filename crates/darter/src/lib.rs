@@ -47,6 +47,7 @@
 mod async_session;
 mod async_store;
 pub mod backup;
+mod backup_error;
 mod batch;
 mod blocking;
 mod calls;
@@ -83,7 +84,8 @@ mod workers;
 
 pub use async_session::AsyncSession;
 pub use async_store::AsyncStore;
-pub use backup::{BackupError, BackupReport};
+pub use backup::BackupReport;
+pub use backup_error::BackupError;
 pub use change::Change;
 pub use error::{Error, ErrorKind};
 pub use into_pool_url::IntoPoolUrl;

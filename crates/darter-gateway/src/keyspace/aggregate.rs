@@ -24,7 +24,7 @@ use super::head::Generation;
 use super::key_event::KeyEvent;
 use super::packed::Packed;
 use super::{
-    Family, Head, Keyspace, Kind, PLACE_BYTES, Retries, Scoped, place, place_of_head, session, timed,
+    Family, Head, Keyspace, Kind, PLACE_BYTES, Retries, Scoped, place, place_of_head, session, timed_record,
 };
 use crate::fault::{Fault, WRONG_TYPE};
 use crate::turns;
@@ -302,7 +302,7 @@ async fn have_ended(session: &mut Session, hash: &Aggregate, now: u64) -> Result
     loop {
         let (mut lives, mut last) = (false, None);
         let seen = session.scan_with(&range, asked, |place, record| {
-            lives |= !timed::is_over(hash.kind, record, now);
+            lives |= !timed_record::is_over(hash.kind, record, now);
             last = Some(place.to_vec());
         });
         let seen = seen.await?;
@@ -437,7 +437,7 @@ impl Keyspace {
             if head.kind.seen() == kind && head.is_packed && head.lives(now) {
                 check_name(kind, key, name)?;
                 let element = Packed::parse(head.kind, head.body)?.get(name);
-                let element = element.and_then(|record| timed::seen(head.kind, record, now));
+                let element = element.and_then(|record| timed_record::seen(head.kind, record, now));
                 return Ok::<_, Fault>(Some(element.map(<[u8]>::to_vec)));
             }
             old.clear();

@@ -5,7 +5,7 @@
 use super::aggregate::Aggregate;
 use super::packed::Packed;
 use super::walk::go_behind;
-use super::{Chunk, Family, Keyspace, Kind, TOGETHER_FIRST, TOGETHER_MAX, Walked, session, timed};
+use super::{Chunk, Family, Keyspace, Kind, TOGETHER_FIRST, TOGETHER_MAX, Walked, session, timed_record};
 use crate::fault::Fault;
 use crate::turns;
 use darter::{Change, ScanRange};
@@ -138,7 +138,7 @@ impl Keyspace {
     ) -> Result<Walked, Fault> {
         let (kind, now) = (elements.aggregate.kind(), self.now);
         self.walk_records(elements, count, |name, record| {
-            if let Some(record) = timed::seen(kind, record, now) {
+            if let Some(record) = timed_record::seen(kind, record, now) {
                 visit(name, record);
             }
         })
@@ -195,13 +195,14 @@ impl Keyspace {
     ) -> Result<Option<Vec<u8>>, Fault> {
         aggregate.check(name)?;
         if let Some(packed) = aggregate.packed() {
-            let record = packed.get(name).and_then(|record| timed::seen(aggregate.kind(), record, self.now));
+            let record =
+                packed.get(name).and_then(|record| timed_record::seen(aggregate.kind(), record, self.now));
             return Ok(record.map(<[u8]>::to_vec));
         }
         let place = aggregate.place(aggregate.names(), name);
         let record = session(&mut self.session, &self.store)?.get(&place).await?;
         Ok(record.and_then(|mut record| {
-            let seen = timed::seen(aggregate.kind(), &record, self.now)?.len();
+            let seen = timed_record::seen(aggregate.kind(), &record, self.now)?.len();
             Some(record.split_off(record.len() - seen))
         }))
     }
@@ -218,7 +219,8 @@ impl Keyspace {
         mut visit: impl FnMut(Option<&[u8]>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let (kind, now) = (aggregate.kind(), self.now);
-        let visit = |record: Option<&[u8]>| visit(record.and_then(|record| timed::seen(kind, record, now)));
+        let visit =
+            |record: Option<&[u8]>| visit(record.and_then(|record| timed_record::seen(kind, record, now)));
         self.some_records(aggregate, names, visit).await
     }
 
@@ -289,10 +291,10 @@ impl Keyspace {
         let (mut decided, kind, now) = (None, hash.kind(), self.now);
         let modified = session(&mut self.session, &self.store)?.update(&place, |old| {
             let mut new = Vec::new();
-            let old = old.filter(|old| !timed::is_over(kind, old, now));
+            let old = old.filter(|old| !timed_record::is_over(kind, old, now));
             let is_put = decide(old, &mut new);
             match decided.insert(is_put.map(|is_put| is_put.then_some(old.is_none()))) {
-                Ok(Some(_)) if timed::is_over(kind, &new, now) => Change::Remove,
+                Ok(Some(_)) if timed_record::is_over(kind, &new, now) => Change::Remove,
                 Ok(Some(_)) => Change::Put(new),
                 Ok(None) | Err(_) => Change::Keep,
             }
@@ -314,7 +316,7 @@ impl Keyspace {
         }
         let mut lived = false;
         let removed = session.remove_if(&place, |record| {
-            lived = !timed::is_over(Kind::TimedHash, record, now);
+            lived = !timed_record::is_over(Kind::TimedHash, record, now);
             true
         });
         Ok(removed.await? && lived)

@@ -16,7 +16,7 @@
 //! since the Unix epoch. After that come the seconds for which writers leave it in place, 1 byte,
 //! and 7 random bytes that make it unique (`aggregate.rs`).
 
-use super::timed;
+use super::{Kind, packed};
 use crate::fault::{FOREIGN, Fault, WRONG_TYPE};
 
 /// Distinguishes the current elements of a key from those of earlier generations.
@@ -32,62 +32,6 @@ pub(super) const HELD_SECONDS_MAX: u8 = 4;
 const EXPIRES: u8 = 0x80;
 /// Set in the first byte of a record whose body has the elements.
 const PACKED: u8 = 0x40;
-
-/// The type of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// A string.
-    String = 0,
-    /// Fields with values, in the head or in a generation.
-    Hash = 1,
-    /// Members with scores, in the head or in a generation.
-    SortedSet = 2,
-    /// Members, in the head or in a generation.
-    Set = 3,
-    /// Elements in an order, in the head or in chunks of a generation.
-    List = 4,
-    /// Entries with ids, in the head and in chunks of a generation.
-    Stream = 5,
-    /// A hash whose fields may expire (`timed.rs`).
-    TimedHash = 6,
-}
-
-const KINDS: [Kind; 7] =
-    [Kind::String, Kind::Hash, Kind::SortedSet, Kind::Set, Kind::List, Kind::Stream, Kind::TimedHash];
-
-impl Kind {
-    /// Returns the name of the type, as in replies of `TYPE`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::String => "string",
-            Self::Hash | Self::TimedHash => "hash",
-            Self::SortedSet => "zset",
-            Self::Set => "set",
-            Self::List => "list",
-            Self::Stream => "stream",
-        }
-    }
-
-    /// Returns the type that clients see.
-    pub(crate) fn seen(self) -> Self {
-        if self == Self::TimedHash { Self::Hash } else { self }
-    }
-
-    /// Returns whether a name is the name of the type.
-    pub(crate) fn is_named(self, name: &[u8]) -> bool {
-        name.eq_ignore_ascii_case(self.name().as_bytes())
-    }
-
-    /// Returns whether a key of this type exists as long as its head does. The head of another type may
-    /// be there without elements.
-    pub(super) fn lasts(self) -> bool {
-        matches!(self, Self::String | Self::List | Self::Stream)
-    }
-
-    fn of(code: u8) -> Option<Self> {
-        KINDS.into_iter().find(|kind| *kind as u8 == code)
-    }
-}
 
 /// A parsed record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,7 +165,7 @@ impl<'r> Head<'r> {
     #[inline]
     pub(crate) fn lives(&self, now: u64) -> bool {
         self.expiry.is_none_or(|when| now <= when)
-            && !(self.kind == Kind::TimedHash && self.is_packed && timed::are_over(self.body, now))
+            && !(self.kind == Kind::TimedHash && self.is_packed && packed::are_over(self.body, now))
     }
 }
 

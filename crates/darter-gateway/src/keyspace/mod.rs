@@ -30,6 +30,7 @@ mod head;
 mod joins;
 mod key_event;
 mod key_locks;
+mod kind;
 #[cfg(test)]
 mod large;
 #[cfg(feature = "scripts")]
@@ -50,6 +51,7 @@ mod tests;
 mod timed;
 #[cfg(test)]
 mod timed_crossings;
+mod timed_record;
 mod transfer;
 mod usage;
 mod users;
@@ -61,10 +63,11 @@ pub(super) use databases::{DATABASES, is_place_of_head, place_in_index};
 pub(super) use drafts::Draft;
 pub(super) use expiry::{Census, Expiry, Stepped};
 pub(super) use gateways::GatewayRecord;
-pub(super) use head::{Head, Kind};
+pub(super) use head::Head;
 pub(super) use joins::{Join, Joined};
 pub(super) use key_event::KeyEvent;
 pub(super) use key_locks::KeyLocks;
+pub(super) use kind::Kind;
 pub(super) use lists::{Edit, Edited, Elements as ListElements, End, InPlace, is_one_record, part};
 pub(super) use members::{Member, Ranks};
 pub(super) use order::{record_of_score, score_of_record};
@@ -77,7 +80,7 @@ pub(super) use streams::{
     Stream, StreamId, StreamWalk, Trim, TrimTo, WholeGroup, WholeStream, body_of,
 };
 pub(super) use sweep::FORGOTTEN_MS;
-pub(super) use timed::Field;
+pub(super) use timed_record::Field;
 pub(super) use transfer::{Destination, Transferred};
 pub(super) use walk::{Chunk, KeyRange, Walked};
 

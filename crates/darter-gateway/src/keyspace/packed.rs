@@ -12,7 +12,7 @@
 //! is empty.
 
 use super::order::{SCORE_BYTES, score_of_record};
-use super::{Kind, timed};
+use super::{Kind, timed_record};
 use crate::fault::{FOREIGN, Fault};
 
 /// Most bytes of the elements in a head.
@@ -109,7 +109,7 @@ impl<'b> Packed<'b> {
             let ((name, record), rest) = split(kind, left).ok_or(FOREIGN)?;
             let is_scored = kind != Kind::SortedSet || score_of_record(record).is_some();
             if kind == Kind::TimedHash {
-                timed::check(record)?;
+                timed_record::check(record)?;
             }
             if !is_scored || last.is_some_and(|last| last >= name) {
                 return Err(FOREIGN);
@@ -214,6 +214,13 @@ impl<'b> Packed<'b> {
         }
         removed
     }
+}
+
+/// Returns whether all fields of a small hash whose fields may expire have ended.
+pub(super) fn are_over(body: &[u8], now: u64) -> bool {
+    // Damaged elements are reported by the command that reads them.
+    let mut elements = Packed::of_valid(Kind::TimedHash, body).iter();
+    !body.is_empty() && elements.all(|(_, record)| timed_record::is_over(Kind::TimedHash, record, now))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use super::aggregate::{Aggregate, check_name};
 use super::order::{record_of_score, score_of_record};
 use super::packed::{Decide, Packed, Tally, order_of, push};
 use super::timed::{self, By};
+use super::timed_record;
 use super::{Change, Draft, Head, Keyspace, Kind, Rescored, Retries, check_key};
 use crate::fault::{Fault, WRONG_TYPE};
 use crate::turns;
@@ -110,7 +111,7 @@ impl Keyspace {
     }
 
     /// Does the same with the fields of a hash and their expiry times: records are those of a
-    /// [`timed::Field`]. A field that ends before the time of the command is removed.
+    /// [`timed_record::Field`]. A field that ends before the time of the command is removed.
     ///
     /// # Errors
     /// As for [`Keyspace::add_elements`].
@@ -139,7 +140,7 @@ impl Keyspace {
             let attempt = self.change_small(key, kind, makes_timed, |packed, record| {
                 let (start, kind) = (record.len(), packed.kind());
                 let keep = |element: (&[u8], &[u8])| {
-                    timed::is_over(kind, element.1, now) || push(record, start, kind, element)
+                    timed_record::is_over(kind, element.1, now) || push(record, start, kind, element)
                 };
                 let mut decide =
                     |at: usize, old: Option<&[u8]>, new: &mut Vec<u8>| by.decide(kind, now, at, old, new);
@@ -238,7 +239,7 @@ impl Keyspace {
         let mut decide =
             |at: usize, old: Option<&[u8]>, new: &mut Vec<u8>| by.decide(kind, now, at, old, new);
         let tally = Packed::of_valid(kind, &living).with(names, order, &mut decide, |(name, record)| {
-            if !timed::is_over(kind, record, now) {
+            if !timed_record::is_over(kind, record, now) {
                 all.push((name.to_vec(), record.to_vec()));
             }
             true

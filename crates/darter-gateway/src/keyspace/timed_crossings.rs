@@ -1,7 +1,7 @@
 //! Interleavings of commands of two gateways on a large hash, a field of which gets the first expiry time.
 
 use super::crossings::interrupt;
-use super::timed::Field;
+use super::timed_record::Field;
 use super::{Family, Keyspace, Kind};
 use darter::engine::{Engine, KeySpace};
 use std::collections::BTreeMap;

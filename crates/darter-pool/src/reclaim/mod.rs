@@ -10,7 +10,7 @@
 //! | `hand_over` | the timing of the steps of a hand-over of blocks |
 //! | `extension` | work that upkeep does for other crates |
 //! | `room` | waiting for memory that others have yet to give back |
-//! | `snapshot` | the moment at which a snapshot begins, and its end |
+//! | `snapshot`, `snapshot_word` | the moment at which a snapshot begins, and its end |
 //! | `wait` | rounds of upkeep until a condition holds |
 //!
 //! This module builds on `blocks` and `members`; neither depends on it.
@@ -25,6 +25,7 @@ mod limbo;
 mod reclaimer;
 mod room;
 mod snapshot;
+mod snapshot_word;
 mod upkeep;
 mod wait;
 
@@ -33,6 +34,6 @@ pub use leftovers::Leftovers;
 pub use limbo::Unlinked;
 pub(crate) use reclaimer::Reclaimer;
 pub use room::{Room, RoomRequest};
-pub use snapshot::SnapshotId;
 pub(crate) use snapshot::read_open as read_open_snapshot;
+pub use snapshot_word::SnapshotId;
 pub(crate) use upkeep::Reclamation;

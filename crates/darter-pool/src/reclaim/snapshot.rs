@@ -1,15 +1,7 @@
 //! Snapshots: how all members agree on the moment at which one begins, and on its end.
 //!
-//! A word next to the global epoch says which snapshot there is, at most one:
-//!
-//! ```text
-//! 0                         none
-//! id << 2 | ANNOUNCED       one is about to begin: members run rounds of upkeep every millisecond
-//! id << 2 | HELD            no operation that changes keys begins; those under way end
-//! id << 2 | OPEN            before an operation changes a key, it preserves the key's old value
-//!
-//! id: the owner's member slot, 8 bits | its incarnation, 20 bits | the epoch, 34 bits
-//! ```
+//! A word next to the global epoch says which snapshot there is, at most one, and how far it is:
+//! announced, held, open (`snapshot_word.rs`).
 //!
 //! Every round of upkeep reads the word with the global epoch, and stores it in the process before
 //! it adopts the epoch. An operation that changes keys pins the process epoch, and then reads the
@@ -33,11 +25,11 @@
 //! for old values. The id differs for each try, so a late swap of the owner fails.
 
 use darter_fabric::{Endpoint, Fabric, GlobalAddr};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
+use super::snapshot_word::{Phase, SnapshotId, Word};
 use super::upkeep::Reclamation;
-use crate::blocks::{Blocks, MemberId};
+use crate::blocks::Blocks;
 use crate::error::PoolError;
 use crate::laggard::Laggard;
 use crate::members::{MemberTable, Members};
@@ -57,95 +49,6 @@ const LOST_MAX: u32 = 4;
 const EPOCHS: u64 = 3;
 /// Bounds of the time that members have for the announcement, in ms.
 const PATIENCE_MS: (u64, u64) = (1_000, 10_000);
-
-const INCARNATION_BITS: u32 = 20;
-const EPOCH_BITS: u32 = 34;
-
-/// What the word says about changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    None = 0,
-    Announced = 1,
-    Held = 2,
-    Open = 3,
-}
-
-/// The snapshot's word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Word(u64);
-
-impl Word {
-    const NONE: Self = Self(0);
-
-    /// A new word of this owner. The epoch makes it differ from its earlier ones.
-    fn new(owner: MemberId, epoch: u64, phase: Phase) -> Self {
-        let incarnation = u64::from(owner.incarnation) & ((1 << INCARNATION_BITS) - 1);
-        let id = u64::from(owner.member) << INCARNATION_BITS | incarnation;
-        let id = id << EPOCH_BITS | epoch & ((1 << EPOCH_BITS) - 1);
-        Self(id << 2 | phase as u64)
-    }
-
-    fn phase(self) -> Phase {
-        match self.0 & 3 {
-            _ if self.0 == 0 => Phase::None,
-            1 => Phase::Announced,
-            2 => Phase::Held,
-            _ => Phase::Open,
-        }
-    }
-
-    /// The same snapshot in another phase.
-    fn with(self, phase: Phase) -> Self {
-        Self(self.0 & !3 | phase as u64)
-    }
-
-    /// Returns the owner's process id if it is live.
-    fn live_owner(self, table: &MemberTable) -> Option<(u32, u64)> {
-        let slot = (self.0 >> (2 + EPOCH_BITS + INCARNATION_BITS)) as u32;
-        let incarnation = self.0 >> (2 + EPOCH_BITS) & ((1 << INCARNATION_BITS) - 1);
-        let line = table.lines.get(slot as usize).filter(|line| line.live);
-        let is_same = |line: u32| u64::from(line) & ((1 << INCARNATION_BITS) - 1) == incarnation;
-        line.filter(|line| is_same(line.incarnation)).map(|line| (slot, line.pid))
-    }
-}
-
-/// An open snapshot: all changes that had ended when it began, and none that began later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SnapshotId(u64);
-
-impl SnapshotId {
-    /// Returns a number that no other snapshot of the pool has.
-    pub fn number(self) -> u64 {
-        self.0 >> 2
-    }
-
-    fn word(self) -> Word {
-        Word(self.0)
-    }
-}
-
-/// The process's copy of the word.
-#[derive(Debug, Default)]
-pub(super) struct SnapshotCopy {
-    word: AtomicU64,
-    /// The word by which changes are held, and when it was first seen.
-    held_since: Mutex<Option<(u64, u64)>>,
-}
-
-impl SnapshotCopy {
-    pub(super) fn new(word: u64) -> Self {
-        Self { word: AtomicU64::new(word), held_since: Mutex::default() }
-    }
-
-    /// Stores the word that a round of upkeep has read. Call this before the round adopts the epoch.
-    pub(super) fn store(&self, word: u64) {
-        self.word.store(word, Ordering::SeqCst);
-    }
-
-    fn load(&self) -> Word {
-        Word(self.word.load(Ordering::Acquire))
-    }
-}
 
 impl Reclamation {
     /// Returns whether operations that change keys must not begin.
@@ -349,6 +252,7 @@ pub(crate) async fn read_open<E: Endpoint>(endpoint: &mut E) -> Result<Option<Sn
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocks::MemberId;
     use crate::{Client, Pool, PoolOptions};
     use darter_fabric::{Local, block_on};
     use std::sync::atomic::AtomicBool;

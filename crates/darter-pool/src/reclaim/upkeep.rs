@@ -28,7 +28,7 @@ use super::epoch::{ClientState, Clients};
 use super::extension::{Extension, Extensions};
 use super::hand_over::HandOver;
 use super::limbo::Limbo;
-use super::snapshot::SnapshotCopy;
+use super::snapshot_word::SnapshotCopy;
 use crate::blocks::{Blocks, MagazineList};
 use crate::error::PoolError;
 use crate::laggard::Laggard;
