@@ -27,7 +27,7 @@ use crate::backup_error::{BackupError, VERSION};
 use crate::engine::{Engine, KeySpace};
 use crate::{Error, KEY_BYTES_MAX, Snapshot, Store};
 use darter_index::{IndexError, KeyValue, checksum};
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const MAGIC: &[u8; 16] = b"darter backup\0\0\0";

@@ -4,7 +4,8 @@
 use super::publishing;
 use crate::call::Call;
 use crate::fault::Fault;
-use crate::peers::{Meeting, MessageKind, PeerId};
+use crate::peers::{MessageKind, PeerId};
+use crate::tracking::Meeting;
 use crate::waiting::key_of_message;
 use std::sync::Arc;
 use std::time::Instant;

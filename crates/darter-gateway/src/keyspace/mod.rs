@@ -49,6 +49,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod timed;
+mod timed_change;
 #[cfg(test)]
 mod timed_crossings;
 mod timed_record;

@@ -6,7 +6,7 @@
 use super::aggregate::{Aggregate, check_name};
 use super::order::{record_of_score, score_of_record};
 use super::packed::{Decide, Packed, Tally, order_of, push};
-use super::timed::{self, By};
+use super::timed_change::{self, By};
 use super::timed_record;
 use super::{Change, Draft, Head, Keyspace, Kind, Rescored, Retries, check_key};
 use crate::fault::{Fault, WRONG_TYPE};
@@ -69,8 +69,8 @@ impl Keyspace {
                 Elements::Small(packed, expiry) => (packed, expiry),
                 Elements::Large(aggregate) => return Ok(Change::Keep(Attempt::Large(aggregate))),
             };
-            let to = timed::made(makes_timed, packed.kind());
-            let living = timed::living(packed, to, now);
+            let to = timed_change::made(makes_timed, packed.kind());
+            let living = timed_change::living(packed, to, now);
             Head::begin_packed(record, to, expiry);
             let start = record.len();
             Ok(match decide(Packed::of_valid(to, &living), record)? {
@@ -154,7 +154,7 @@ impl Keyspace {
                 Attempt::Done(tally) => Some(tally),
                 Attempt::Outgrown => Box::pin(self.add_and_convert((key, kind), names, &order, by)).await?,
                 Attempt::Large(_) if names.len() > 1 && !in_parts => return Ok(None),
-                Attempt::Large(hash) if timed::made(makes_timed, hash.kind()) != hash.kind() => {
+                Attempt::Large(hash) if timed_change::made(makes_timed, hash.kind()) != hash.kind() => {
                     if !in_parts && self.count_elements(key, REWRITTEN_MAX + 1).await? <= REWRITTEN_MAX {
                         return Ok(None);
                     }
@@ -234,8 +234,8 @@ impl Keyspace {
         });
         let Some(before) = before.await?? else { return Ok(None) };
         let (old, expiry, body) = before.clone().unwrap_or((kind, None, Vec::new()));
-        let kind = timed::made(matches!(by, By::Records(_)), old);
-        let (living, mut all) = (timed::living(Packed::parse(old, &body)?, kind, now), Vec::new());
+        let kind = timed_change::made(matches!(by, By::Records(_)), old);
+        let (living, mut all) = (timed_change::living(Packed::parse(old, &body)?, kind, now), Vec::new());
         let mut decide =
             |at: usize, old: Option<&[u8]>, new: &mut Vec<u8>| by.decide(kind, now, at, old, new);
         let tally = Packed::of_valid(kind, &living).with(names, order, &mut decide, |(name, record)| {

@@ -17,7 +17,6 @@ pub(super) use address::announced;
 pub(super) use directory::Directory;
 
 use crate::mailbox::{HeldBytes, Mailbox, Message};
-use crate::tracking::Tracking;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
@@ -137,20 +136,6 @@ pub(super) struct Sender {
     pub(super) id: PeerId,
     /// The id of the connection's client. It is locked while a message is handled.
     pub(super) client: tokio::sync::Mutex<u64>,
-}
-
-/// The messages of another gateway on a connection. When it ends, messages may be lost.
-#[derive(Debug)]
-pub(super) struct Meeting {
-    pub(super) sender: Arc<Sender>,
-    /// The keys that this gateway's clients track.
-    pub(super) tracking: Arc<Tracking>,
-}
-
-impl Drop for Meeting {
-    fn drop(&mut self) {
-        self.tracking.has_lost(self.sender.id);
-    }
 }
 
 /// How long a gateway reports changed keys to another one whose clients track keys.

@@ -14,6 +14,7 @@
 
 mod coverage;
 mod info;
+mod meeting;
 mod reports;
 mod table;
 
@@ -23,6 +24,7 @@ use crate::options::GatewayOptions;
 use crate::peers::Peers;
 use coverage::Coverage;
 pub(super) use info::TrackingInfo;
+pub(super) use meeting::Meeting;
 pub(super) use reports::{follow, report};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
