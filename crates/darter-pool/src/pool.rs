@@ -133,6 +133,12 @@ impl<F: Fabric> Pool<F> {
         self.process.reclamation.holds_changes()
     }
 
+    /// Returns whether this process has ended the snapshot of a dead member since the last call. The
+    /// values that were preserved for it are still there.
+    pub fn take_ended_snapshot(&self) -> bool {
+        self.process.reclamation.take_ended_snapshot()
+    }
+
     /// Returns whether a snapshot is about to begin. Until it has, rounds of upkeep must follow each
     /// other every millisecond or so.
     pub fn is_snapshot_beginning(&self) -> bool {

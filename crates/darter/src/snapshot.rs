@@ -10,7 +10,7 @@ use darter_index::snapshot::{SnapshotPart, get_at, remove_old_values, scan_at};
 use darter_index::{KeyValue, ScanRange};
 use darter_pool::{PoolError, SnapshotId};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The largest number of pairs that are read at a time.
 const PAIRS_MAX: usize = 512;
@@ -90,7 +90,9 @@ impl Snapshot {
         let mut client = store.open.pool.client()?;
         let id = block_on(store.open.pool.begin_snapshot(&mut client))?;
         #[allow(clippy::disallowed_methods, reason = "the time is for people")]
-        let taken_at = SystemTime::now();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // As exact as a backup has it.
+        let taken_at = UNIX_EPOCH + Duration::from_millis(now.as_millis() as u64);
         Ok(Self { store, client, id, space, taken_at, has_ended: false })
     }
 

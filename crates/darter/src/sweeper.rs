@@ -15,6 +15,7 @@
 
 use crate::open_index::OpenIndex;
 use darter_fabric::block_on;
+use darter_index::snapshot::remove_old_values;
 use darter_index::{IndexError, OrderedIndex, Swept};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -239,8 +240,9 @@ async fn sweep(open: &OpenIndex, takes_closed: bool) -> Result<Outcome, IndexErr
     let mut client = open.pool.client()?;
     client.set_yielding(true);
     open.pool.evict(&mut client).await?;
-    // A snapshot of a process that has died leaves the values that were preserved for it.
-    while darter_index::snapshot::remove_old_values(&open.index, &mut client).await? {}
+    if open.pool.take_ended_snapshot() {
+        while remove_old_values(&open.index, &mut client).await? {}
+    }
     let takes_closed = open.pool.take_evicted() || takes_closed;
     let usage = open.pool.usage(&mut client).await?;
     let is_left =

@@ -64,6 +64,11 @@ impl Reclamation {
         (word.phase() == Phase::Open).then_some(SnapshotId(word.0))
     }
 
+    /// Returns whether this process has ended the snapshot of a dead member since the last call.
+    pub(crate) fn take_ended_snapshot(&self) -> bool {
+        self.snapshot.has_ended.swap(false, Ordering::Relaxed)
+    }
+
     /// Returns whether a snapshot is about to begin.
     pub(crate) fn is_snapshot_beginning(&self) -> bool {
         matches!(self.snapshot.load().phase(), Phase::Announced | Phase::Held)
@@ -136,7 +141,8 @@ impl Reclamation {
             now.saturating_sub(since) > HELD_MS_MAX
         };
         if is_held_too_long || word.live_owner(table).is_none() {
-            self.swap_word(endpoint, word, Word::NONE).await?;
+            let is_mine = self.swap_word(endpoint, word, Word::NONE).await?;
+            self.snapshot.has_ended.fetch_or(is_mine && word.phase() == Phase::Open, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -361,6 +367,7 @@ mod tests {
         block_on(two.evict(&mut other)).unwrap();
         block_on(two.maintain(&mut other)).unwrap();
         assert_eq!(word_of(&mut other), Word::NONE);
+        assert!(two.take_ended_snapshot() && !two.take_ended_snapshot());
         block_on(two.begin_snapshot(&mut other)).unwrap();
     }
 

@@ -10,7 +10,7 @@
 //! ```
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::blocks::MemberId;
 use crate::members::MemberTable;
@@ -87,11 +87,13 @@ pub(super) struct SnapshotCopy {
     pub(super) word: AtomicU64,
     /// The word by which changes are held, and when it was first seen.
     pub(super) held_since: Mutex<Option<(u64, u64)>>,
+    /// Whether this process has ended the snapshot of a member that had died.
+    pub(super) has_ended: AtomicBool,
 }
 
 impl SnapshotCopy {
     pub(super) fn new(word: u64) -> Self {
-        Self { word: AtomicU64::new(word), held_since: Mutex::default() }
+        Self { word: AtomicU64::new(word), held_since: Mutex::default(), has_ended: AtomicBool::new(false) }
     }
 
     /// Stores the word that a round of upkeep has read. Call this before the round adopts the epoch.
