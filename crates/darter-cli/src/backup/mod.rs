@@ -183,7 +183,7 @@ impl BackupsCommand {
         Ok(answer)
     }
 
-    /// Describes a backup, after it was read if it is to be verified.
+    /// Describes a backup. With `--verify` it is read first.
     fn line_of(&self, folder: &Folder, name: &str) -> Result<String, BackupError> {
         let mut report = folder.report(name)?;
         let mut verified = "";
@@ -280,7 +280,7 @@ struct Paced<'p, W> {
 impl<W: Write> Write for Paced<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes)?;
-        // A signal must not look like a call that is to be repeated.
+        // `write_all` would repeat a call that fails with `Interrupted`.
         self.pace.step(written as u64).map_err(|error| io::Error::other(error.to_string()))?;
         Ok(written)
     }
