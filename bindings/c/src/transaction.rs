@@ -29,7 +29,7 @@ impl Part {
         match self {
             Self::Own(transaction, _) => transaction,
             // SAFETY: `darter_transact` keeps the transaction until its handle has gone, and does not
-            // use it meanwhile.
+            // use it until then.
             Self::Lent(transaction) => unsafe { transaction.as_mut() },
         }
     }

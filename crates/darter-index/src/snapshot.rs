@@ -3,7 +3,7 @@
 //!
 //! The pool says when a snapshot begins ([`Pool::begin_snapshot`](darter_pool::Pool::begin_snapshot)).
 //! From then on, before a client changes a key, it *preserves* the key's value as of that moment:
-//! it stores the value in the same index under a key of its own, unless a client has done so before
+//! it stores the value in the same index under a separate key, unless a client has done so before
 //! ([`begin_change`]). A reader of the snapshot reads a key, and *afterwards* looks for a preserved
 //! value, which replaces what it has read ([`get_at`], [`scan_at`]).
 //!
@@ -189,7 +189,7 @@ fn merge(now: Vec<KeyValue>, old: Vec<KeyValue>) -> Vec<KeyValue> {
     pairs
 }
 
-/// Returns the part of a range in front of the preserved values, or behind them, with the lower bound
+/// Returns the part of a range in front of the preserved values, or after them, with the lower bound
 /// of the rest.
 fn before_old_values(range: &ScanRange) -> (ScanRange, Option<Bound<Vec<u8>>>) {
     let (mut part, mut rest) = (range.clone(), None);

@@ -148,24 +148,21 @@ impl Store {
             return Err(BackupError::NotEmpty.into());
         }
         let mut reader = BackupReader::new(from)?;
-        let failure = std::sync::Mutex::new(None);
-        let fail = |error| *failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(error);
-        let mut has_failed = false;
+        let mut failure = None;
         let mut part = Vec::new().into_iter();
         let pairs = std::iter::from_fn(|| {
             loop {
                 if let Some(pair) = part.next() {
                     return Some(pair);
                 }
-                if has_failed {
+                if failure.is_some() {
                     return None;
                 }
                 match reader.next_part() {
                     Ok(None) => return None,
                     Ok(Some(pairs)) => part = pairs.into_iter(),
                     Err(error) => {
-                        fail(error);
-                        has_failed = true;
+                        failure = Some(error);
                         // A pair out of order ends the load without a change: no key is below this one.
                         part = vec![KeyValue::default(), KeyValue::default()].into_iter();
                     }
@@ -173,8 +170,8 @@ impl Store {
             }
         });
         let loaded = session.bulk_load(pairs);
-        if let Some(error) = failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
-            return Err(Error::Backup(error));
+        if let Some(error) = failure {
+            return Err(error.into());
         }
         match loaded {
             Err(Error::Index(IndexError::NotEmpty)) => Err(BackupError::NotEmpty.into()),
@@ -278,7 +275,6 @@ pub fn end(report: &BackupReport) -> Vec<u8> {
 /// ```
 pub struct Parts<'s> {
     pairs: crate::SnapshotRange<'s>,
-    is_over: bool,
 }
 
 impl<'s> Parts<'s> {
@@ -297,7 +293,7 @@ impl<'s> Parts<'s> {
     /// # }
     /// ```
     pub fn new(snapshot: &'s mut Snapshot) -> Self {
-        Self { pairs: snapshot.range(..), is_over: false }
+        Self { pairs: snapshot.range(..) }
     }
 
     fn read(&mut self) -> Result<Option<Part>, Error> {
@@ -323,12 +319,8 @@ impl Iterator for Parts<'_> {
     type Item = Result<Part, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.is_over {
-            return None;
-        }
-        let part = self.read().transpose();
-        self.is_over = !matches!(part, Some(Ok(_)));
-        part
+        // After an error the range has ended, and so there is nothing to read.
+        self.read().transpose()
     }
 }
 

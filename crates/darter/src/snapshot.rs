@@ -36,7 +36,7 @@ const BYTES: usize = 1 << 20;
 /// ```
 ///
 /// A pool has one snapshot at a time. To begin one, every process that has the pool open must answer,
-/// which takes some milliseconds; changes wait meanwhile. While the snapshot is open, the first change
+/// which takes some milliseconds; changes wait until then. While the snapshot is open, the first change
 /// of each key also stores the key's old value in the pool, until the snapshot ends; so changes cost
 /// more, and need room. If the pool has no room left for old values, the snapshot is given up, and
 /// its calls fail with [`PoolError::SnapshotOver`]; the changes go on.

@@ -1,4 +1,4 @@
-//! `backup`, `restore` and `backups`, with pools that are written to meanwhile, processes that are
+//! `backup`, `restore` and `backups`, with pools that clients write to, processes that are
 //! killed, and folders that are damaged.
 
 use crate::PROGRAM;

@@ -384,6 +384,6 @@ mod tests {
             std::thread::yield_now();
         }
         let open = held.with(Phase::Open);
-        assert!(!block_on(swap(&mut owner, held, open)).unwrap(), "the owner cannot open it any more");
+        assert!(!block_on(swap(&mut owner, held, open)).unwrap(), "the owner can no longer open it");
     }
 }
