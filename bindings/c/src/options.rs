@@ -111,7 +111,7 @@ pub(crate) unsafe fn read(options: *const darter_options) -> Result<StoreOptions
 /// The pointers of `options` are NULL or valid.
 unsafe fn connection(options: &darter_options) -> Result<TcpOptions, Failure> {
     // SAFETY: as promised to this function.
-    let token = unsafe { bytes("options.token", options.token, options.token_length)? }.to_vec();
+    let token = unsafe { bytes("options.token", options.token, options.token_length)? }.into();
     // SAFETY: as promised to this function.
     let files = unsafe {
         [

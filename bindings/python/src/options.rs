@@ -46,7 +46,7 @@ fn with(options: StoreOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResult
         "rejoin" => options.rejoin(value.extract()?),
         "accept_new_pool" => options.accept_new_pool(value.extract()?),
         "accept_copy" => options.accept_copy(value.extract()?),
-        "token" => options.tcp(TcpOptions { token: value.extract()?, ..TcpOptions::default() }),
+        "token" => options.tcp(TcpOptions { token: value.extract::<Vec<u8>>()?.into(), ..TcpOptions::default() }),
         _ => return Err(PyTypeError::new_err(format!("there is no such option; there are {NAMES}"))),
     })
 }

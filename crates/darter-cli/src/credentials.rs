@@ -6,12 +6,9 @@ use crate::failure::Failure;
 use clap::builder::FalseyValueParser;
 use darter::{PoolUrl, Store, StoreOptions};
 use darter_fabric::TcpOptions;
-use darter_fabric::wire::TOKEN_BYTES_MAX;
-use darter_fabric::wire::{ClientTls, IdentityFiles, NodeTls};
+use darter_fabric::wire::{ClientTls, IdentityFiles, NodeTls, Secrets};
 use darter_gateway::GatewayOptions;
 use darter_memnode::MemNodeOptions;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -50,34 +47,22 @@ pub fn without_credentials(command: &mut Command) {
 /// The token, which clients and memory nodes share.
 #[derive(clap::Args)]
 pub(crate) struct TokenArgs {
-    /// File with the token that clients and memory nodes share; a line end after it is ignored
+    /// File with the token that clients and memory nodes share. Of several lines, each a token, the
+    /// first is shown to nodes, and all are accepted from clients. It is read again when it changes
     #[arg(help_heading = HEADING, long, value_name = "FILE", env = "DARTER_TOKEN_FILE")]
     pub(crate) token_file: Option<PathBuf>,
 }
 
 impl TokenArgs {
-    /// Returns the token; empty without a file.
-    pub(crate) fn content(&self) -> Result<Vec<u8>, Failure> {
-        self.token_file.as_deref().map_or(Ok(Vec::new()), |path| secret(path, "token"))
+    /// Returns the tokens; none without a file.
+    pub(crate) fn content(&self) -> Result<Secrets, Failure> {
+        secrets(self.token_file.as_deref(), "token")
     }
 }
 
-/// Reads a secret from a file, without the line end.
-pub(crate) fn secret(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
-    let cannot = |error| Failure::usage(format!("{}: cannot read the {what}: {error}", path.display()));
-    let mut bytes = Vec::new();
-    // Room for a line end, and one more byte to detect that the secret is too long.
-    let most = TOKEN_BYTES_MAX as u64 + 3;
-    File::open(path).map_err(cannot)?.take(most).read_to_end(&mut bytes).map_err(cannot)?;
-    let secret = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-    let secret = secret.strip_suffix(b"\r").unwrap_or(secret);
-    if secret.is_empty() || secret.len() > TOKEN_BYTES_MAX {
-        return Err(Failure::usage(format!(
-            "{}: a {what} must have 1 to {TOKEN_BYTES_MAX} bytes",
-            path.display()
-        )));
-    }
-    Ok(secret.to_vec())
+/// Returns the secrets in a file, which is read again when it changes; none without a file.
+pub(crate) fn secrets(path: Option<&Path>, what: &'static str) -> Result<Secrets, Failure> {
+    path.map_or_else(|| Ok(Secrets::default()), |path| Secrets::from_file(path, what).map_err(Failure::usage))
 }
 
 /// The certificate of this end of a connection.
@@ -275,8 +260,9 @@ impl GatewayPoolArgs {
 /// The clients that a gateway admits, and the gateway's certificate.
 #[derive(clap::Args)]
 pub(crate) struct GatewayArgs {
-    /// File with the password that clients must send by AUTH or HELLO; a line end after it is
-    /// ignored
+    /// File with the password that clients must send by AUTH or HELLO. Of several lines, each a
+    /// password, all are accepted, and the first is sent to other gateways. It is read again when it
+    /// changes
     #[arg(help_heading = HEADING, long, value_name = "FILE")]
     password_file: Option<PathBuf>,
     /// Serve clients by TLS: PEM file with the gateway's certificate, followed by any intermediate
@@ -303,8 +289,7 @@ impl GatewayArgs {
         let tls = identity.files().map(tls).transpose().map_err(Failure::usage)?;
         let peer_tls = |ca: &Path| ClientTls::from_files(ca, identity.files());
         let peer_tls = self.peer_tls_ca.as_deref().map(peer_tls).transpose().map_err(Failure::usage)?;
-        let password =
-            self.password_file.as_deref().map_or(Ok(Vec::new()), |path| secret(path, "password"))?;
+        let password = secrets(self.password_file.as_deref(), "password")?;
         Ok(GatewayOptions { password, tls, peer_tls, ..GatewayOptions::default() })
     }
 

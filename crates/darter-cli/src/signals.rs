@@ -1,6 +1,6 @@
-//! Requests to stop, by signals or by the end of the parent process.
+//! Requests to stop or to reload, by signals or by the end of the parent process.
 //!
-//! A daemon drains ([`asked_to_stop`]). A long-running command ends at the next safe point and
+//! A daemon drains ([`asked_to_stop`]); SIGHUP makes it read its credentials again. A long-running command ends at the next safe point and
 //! reports the work done ([`Interrupt`]). A second signal ends either at once.
 
 use crate::failure::{EXIT_FAILED, EXIT_INTERRUPTED, Failure, complain};
@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
@@ -157,19 +157,29 @@ pub(crate) fn end_within(patience: Duration, code: u8) {
     let _ = in_a_thread("deadline", deadline);
 }
 
-/// Returns the stop request that is triggered by signals and, if `until_stdin_closes`, by the end
-/// of stdin. After the first request the daemon has `patience` to end, if limited.
+/// Returns the requests that are triggered by signals and, if `until_stdin_closes`, by the end of
+/// stdin. After the first request to stop the daemon has `patience` to end, if limited. SIGHUP
+/// requests a reload, unless the daemon's terminal was closed.
 pub(crate) fn asked_to_stop(
     until_stdin_closes: bool,
     patience: Option<Duration>,
 ) -> Result<Arc<Stop>, Failure> {
     let stop = Arc::new(Stop::default());
     let stopper = Arc::new(Stopper { stop: Arc::clone(&stop), patience });
-    let mut signals = Signals::new(ending_signals()).map_err(Failure::failed)?;
+    let had_terminal = std::io::stdin().is_terminal();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    // Set by `nohup`.
+    let outlives_terminal = is_ignored(&status, SIGHUP);
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Failure::failed)?;
     if until_stdin_closes {
         stop_when_stdin_closes(Arc::clone(&stopper))?;
     }
-    in_a_thread("signals", move || signals.forever().for_each(|_| stopper.ask()))?;
+    let handle = move |signal| {
+        // A terminal that was closed answers no more questions.
+        let is_closed = had_terminal && !outlives_terminal && !std::io::stdin().is_terminal();
+        if signal == SIGHUP && !is_closed { stopper.stop.ask_to_reload() } else { stopper.ask() }
+    };
+    in_a_thread("signals", move || signals.forever().for_each(handle))?;
     Ok(stop)
 }
 

@@ -51,6 +51,12 @@ pub trait RemoteNodes {
     /// called.
     fn disown_node(&self, _node: u8) {}
 
+    /// Returns the credentials for nodes that were read from files.
+    #[cfg(feature = "tcp")]
+    fn credentials(&self) -> Vec<crate::wire::Credential> {
+        Vec::new()
+    }
+
     /// Checks, without waiting, whether absent nodes can be reached again.
     fn search_absent(&self) {}
 }

@@ -5,6 +5,7 @@ use super::error::{GatewayError, system};
 use super::state::{GatewayState, LogLine};
 use super::thread::{self, Accepted};
 use darter_telemetry::Stop;
+use darter_telemetry::credentials::CredentialWatch;
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -83,7 +84,9 @@ fn accept(
         while !shared.peers.is_announced() && Instant::now() < end && !stop.is_asked() {
             tokio::time::sleep(ANNOUNCE_CHECK).await;
         }
+        let mut credentials = CredentialWatch::new(shared.credentials.clone());
         while !stop.is_asked() {
+            credentials.tick(Instant::now(), stop);
             shared.log_membership();
             shared.clients.end_strangers(Instant::now());
             shared.log().tick(Instant::now());

@@ -1,13 +1,14 @@
 //! The options of a gateway.
 
-use darter_fabric::wire::{ClientTls, NodeTls};
+use darter_fabric::wire::{ClientTls, Credential, NodeTls, Secrets};
 use std::time::Duration;
 
 /// The options of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayOptions {
-    /// The password that clients must give. If it is empty, anyone who can connect is accepted.
-    pub password: Vec<u8>,
+    /// The passwords of which clients must give one; to other gateways this one gives the first. If
+    /// there are none, anyone who can connect is accepted.
+    pub password: Secrets,
     /// The TLS configuration. Without TLS anyone on the network can read and change the traffic.
     pub tls: Option<NodeTls>,
     /// How other gateways' certificates are verified, and the certificate that is shown to them. A
@@ -58,10 +59,19 @@ pub struct GatewayOptions {
     pub drain: Duration,
 }
 
+impl GatewayOptions {
+    /// Returns the credentials that were read from files.
+    pub fn credentials(&self) -> Vec<Credential> {
+        let tls = self.tls.as_ref().map(NodeTls::credential);
+        let to_peers = self.peer_tls.as_ref().map(ClientTls::credential);
+        self.password.credential().into_iter().chain(tls).chain(to_peers).collect()
+    }
+}
+
 impl Default for GatewayOptions {
     fn default() -> Self {
         Self {
-            password: Vec::new(),
+            password: Secrets::default(),
             tls: None,
             peer_tls: None,
             announce: None,

@@ -19,6 +19,7 @@ use super::tracking::Tracking;
 use super::waiting::Waiting;
 use darter::engine::Engine;
 use darter::{IndexKind, Store};
+use darter_fabric::wire::Credential;
 use darter_fabric::{Fabric, Provider};
 use darter_telemetry::descriptors;
 use darter_telemetry::log_limit::{LogKind, LogLimiter};
@@ -62,6 +63,9 @@ pub(super) struct GatewayState {
     pub(super) pause: Pause,
     pub(super) notifications: Notifications,
     pub(super) acl: Acl,
+    /// The credentials of this gateway, and of its connections to memory nodes, that were read from
+    /// files.
+    pub(super) credentials: Vec<Credential>,
     /// The clients that wait for elements of keys.
     pub(super) waiting: Arc<Waiting>,
     /// The keys that clients track.
@@ -135,6 +139,12 @@ fn connections_max(store: &Store, options: &GatewayOptions) -> usize {
     allowed.min(options.connections_max)
 }
 
+fn credentials_of(options: &GatewayOptions, store: &Store) -> Vec<Credential> {
+    let mut credentials = options.credentials();
+    credentials.extend(store.pool().fabric().remote_nodes().credentials());
+    credentials
+}
+
 impl GatewayState {
     pub(super) fn new(store: Store, mut options: GatewayOptions) -> Self {
         options.connections_max = connections_max(&store, &options);
@@ -146,7 +156,8 @@ impl GatewayState {
             monitors: Arc::new(Monitors::new(held.clone())),
             pause: Pause::default(),
             notifications: Notifications::default(),
-            acl: Acl::new(&options.password),
+            acl: Acl::new(options.password.clone()),
+            credentials: credentials_of(&options, &store),
             tracking: Arc::new(Tracking::new(held.clone(), &options)),
             peers: Peers::new(held, options.message_bytes_max, options.announce.is_some()),
             threads,

@@ -10,6 +10,7 @@ use crate::service::{LogLine, Service};
 use crate::workers::Outcome;
 use darter_fabric::local::LocalEndpoint;
 use darter_group::Answers;
+use darter_telemetry::credentials::CredentialWatch;
 use darter_telemetry::{Stop, descriptors};
 use rustix::event::{Timespec, epoll};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -58,6 +59,7 @@ pub(crate) struct EventLoop<'s> {
     /// Replies of this turn, if the node is a replica.
     answers: Answers,
     service: Service<'s>,
+    credentials: CredentialWatch,
 }
 
 fn flags((hears, sends): (bool, bool)) -> epoll::EventFlags {
@@ -97,6 +99,7 @@ impl<'s> EventLoop<'s> {
             ungreeted: VecDeque::new(),
             fenced: service.sessions.fenced_ever().0,
             answers: Answers::default(),
+            credentials: CredentialWatch::new(service.options.credentials()),
             service,
         };
         turns.service.metrics.fenced_sessions.set(turns.service.sessions.fenced() as u64);
@@ -177,6 +180,7 @@ impl<'s> EventLoop<'s> {
                 next_sweep = now + SWEEP;
                 self.sweep();
             }
+            self.credentials.tick(now, stop);
         }
         let left: Vec<u64> = self.peers.keys().copied().collect();
         for key in left {

@@ -118,6 +118,7 @@ impl MemNode {
         let log_metrics = log.as_ref().map(|_| Arc::new(LogMetrics::default()));
         let mut metrics = MemNodeMetrics::new(memory.node_bytes(0), log_metrics.clone());
         let group_metrics = options.group.as_ref().map(|group| Arc::new(GroupMetrics::new(group.members())));
+        metrics.credentials = options.credentials();
         metrics.group.clone_from(&group_metrics);
         let group = options.group.clone().zip(group_metrics);
         let group = group

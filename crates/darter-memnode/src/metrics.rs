@@ -4,7 +4,7 @@
 use crate::group_metrics::GroupMetrics;
 use crate::log_metrics::LogMetrics;
 use darter_fabric::VerbKind;
-use darter_fabric::wire::Refusal;
+use darter_fabric::wire::{Credential, Refusal};
 use darter_telemetry::counters::{Counter, Histogram, NANOS_BOUNDS, one_two_five};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -119,6 +119,8 @@ pub struct MemNodeMetrics {
     swept_ms: Counter,
     /// The log's counters, if one is kept.
     pub(crate) log: Option<Arc<LogMetrics>>,
+    /// The credentials that were read from files.
+    pub(crate) credentials: Vec<Credential>,
     /// The memory group's counters, if the node is a replica.
     pub(crate) group: Option<Arc<GroupMetrics>>,
 }
@@ -164,6 +166,7 @@ impl MemNodeMetrics {
     pub(crate) fn new(region_bytes: u64, log: Option<Arc<LogMetrics>>) -> Self {
         Self {
             log,
+            credentials: Vec::new(),
             group: None,
             began: Instant::now(),
             region_bytes,

@@ -4,6 +4,7 @@ use crate::group_metrics::{GroupMetrics, ROLES};
 use crate::log_metrics::LogMetrics;
 use crate::metrics::{DroppedFor, Health, MemNodeMetrics, RefusedFor, VERB_KINDS};
 use darter_telemetry::counters::Counter;
+use darter_telemetry::credentials::encode_credentials;
 use darter_telemetry::exposition::scrape;
 use darter_telemetry::http::{Handler, HttpPort, HttpRequest, Outcome, PortError, StatusCode, text};
 use darter_telemetry::openmetrics::{MetricsWriter, NANOS_PER_SECOND};
@@ -101,6 +102,7 @@ impl Collector for MemNodeMetrics {
         page.gauge("buffers", "Memory of all connections' buffers", bytes, self.buffer_bytes.get())?;
         page.gauge("region", "Memory served", bytes, self.region_bytes)?;
         page.gauge("draining", "1 if the node is stopping", None, self.is_draining.get())?;
+        encode_credentials(&mut page, &self.credentials)?;
         if let Some(log) = &self.log {
             encode_log(&mut page, log)?;
         }

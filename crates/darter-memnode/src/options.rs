@@ -3,15 +3,15 @@
 use crate::group::GroupOptions;
 use darter_fabric::Procedures;
 use darter_fabric::rdma::DeviceName;
-use darter_fabric::wire::{self, NodeTls};
+use darter_fabric::wire::{self, ClientTls, Credential, NodeTls, Secrets};
 use std::time::Duration;
 
 /// The options of a memory node.
 #[derive(Clone, Debug)]
 pub struct MemNodeOptions {
-    /// The secret that clients must prove to know. If it is empty, any client that can connect is
-    /// accepted.
-    pub token: Vec<u8>,
+    /// The secrets of which clients must prove to know one. If there are none, any client that can
+    /// connect is accepted.
+    pub token: Secrets,
     /// The TLS configuration. Without TLS, others on the network can read and change the traffic.
     pub tls: Option<NodeTls>,
     /// Registers the region with this RDMA device and pairs queues with clients that request it;
@@ -50,10 +50,19 @@ pub struct MemNodeOptions {
     pub drain: Duration,
 }
 
+impl MemNodeOptions {
+    /// Returns the credentials that were read from files.
+    pub fn credentials(&self) -> Vec<Credential> {
+        let tls = self.tls.as_ref().map(NodeTls::credential);
+        let to_replicas = self.group.as_ref().and_then(|group| group.tls.as_ref()).map(ClientTls::credential);
+        self.token.credential().into_iter().chain(tls).chain(to_replicas).collect()
+    }
+}
+
 impl Default for MemNodeOptions {
     fn default() -> Self {
         Self {
-            token: Vec::new(),
+            token: Secrets::default(),
             tls: None,
             device: None,
             procedures: Procedures::new(),

@@ -1,8 +1,9 @@
 //! Common parts of darter's daemons: counters with one writer, their exposition to Prometheus, the
-//! HTTP port for operators, limits on log lines and open files, and the request to stop. They do
-//! not depend on indexes or pools.
+//! HTTP port for operators, limits on log lines and open files, files with credentials, and
+//! requests to stop or to reload. They do not depend on indexes or pools.
 
 pub mod counters;
+pub mod credentials;
 pub mod descriptors;
 pub mod exposition;
 pub mod http;

@@ -2,14 +2,14 @@
 //!
 //! `DARTER_POOL=tcp://… cargo run -p darter --example memory_nodes`, with the files that docs/operate.md makes.
 
-use darter::{ClientTls, IdentityFiles, Store, TcpOptions};
+use darter::{ClientTls, IdentityFiles, Secrets, Store, TcpOptions};
 use std::error::Error;
 use std::path::Path;
 
 fn open_nodes(url: &str) -> Result<Store, Box<dyn Error>> {
     let identity = IdentityFiles { certificate: Path::new("client.pem"), key: Path::new("client.key") };
     let options = TcpOptions {
-        token: std::fs::read_to_string("token")?.trim().into(),
+        token: Secrets::from_file(Path::new("token"), "token")?,
         tls: Some(ClientTls::from_files(Path::new("ca.pem"), Some(identity))?),
         ..TcpOptions::default()
     };

@@ -108,6 +108,8 @@ pub use darter_fabric::TcpOptions;
 pub use darter_fabric::local::exit_on_bus_error;
 #[cfg(feature = "tls")]
 pub use darter_fabric::wire::{ClientTls, IdentityFiles, TlsError};
+#[cfg(feature = "tcp")]
+pub use darter_fabric::wire::{Credential, CredentialStatus, Expiry, Secrets, SecretsError};
 pub use darter_fabric::{
     ByteSize, Counters, FabricError, GlobalAddr, OpKind, PoolUrl, Scheme, UrlError, block_on,
 };

@@ -234,14 +234,14 @@ impl StoreOptions {
         self
     }
 
-    /// Sets the credentials for memory nodes, and the time-outs of their replies. Default: no
-    /// token, no TLS.
+    /// Sets the credentials for memory nodes, and the time-outs of their replies. Credentials that
+    /// were read from files are read again when the files change. Default: no token, no TLS.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), darter::Error> {
     /// use darter::{Store, TcpOptions};
     ///
-    /// let options = TcpOptions { token: b"a secret".to_vec(), ..TcpOptions::default() };
+    /// let options = TcpOptions { token: "a secret".into(), ..TcpOptions::default() };
     /// let store = Store::options().tcp(options).open("tcp://10.0.0.5:7411")?;
     /// # Ok(())
     /// # }

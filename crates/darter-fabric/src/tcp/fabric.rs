@@ -11,7 +11,7 @@ use super::pairing::paired;
 use super::reach::{connect, connect_within};
 use super::session::{NodeInfo, Session};
 use crate::rdma::{Adapter, BareLoop};
-use crate::wire::{self, Control, Refusal, RequestKind, Welcome};
+use crate::wire::{self, Control, Credential, Refusal, RequestKind, Welcome};
 use crate::{
     Capabilities, Durability, ExpectedNode, Fabric, FabricError, FenceOutcome, Identity, Membership,
     NODES_MAX, RemoteNodes, ReplicaGroups, Suspect,
@@ -54,7 +54,7 @@ impl Tcp {
                 addresses.len()
             )));
         }
-        if options.token.len() > wire::TOKEN_BYTES_MAX {
+        if options.token.current().first().len() > wire::TOKEN_BYTES_MAX {
             return Err(FabricError::geometry(format!(
                 "a token has at most {} bytes",
                 wire::TOKEN_BYTES_MAX
@@ -227,6 +227,10 @@ impl Membership for Tcp {
 }
 
 impl RemoteNodes for Tcp {
+    fn credentials(&self) -> Vec<Credential> {
+        self.links.session.options.credentials()
+    }
+
     fn node_address(&self, node: u8) -> Option<String> {
         self.links.session.node(node).map(|node| node.address)
     }

@@ -74,12 +74,14 @@ pub(super) fn greet(
     }
     refused(opening.code, node, "")?;
     let transcript = Transcript { client, node: greeting.hear()?, session };
-    greeting.say(&transcript.prove(&options.token, Side::Client));
+    // The file of the token may change while this waits.
+    let token = options.token.current();
+    greeting.say(&transcript.prove(token.first(), Side::Client));
     let welcome: Welcome = greeting.hear()?;
     let text = greeting.hear_text(welcome.text_bytes)?;
     if welcome.refusal != Refusal::Credentials as u32 {
         // A refusal by an unverified node is not trusted either.
-        believe(address, &transcript, &options.token, &welcome.proof)?;
+        believe(address, &transcript, token.first(), &welcome.proof)?;
     }
     refused(welcome.refusal, node, &text)?;
     if welcome.region_bytes > crate::OFFSET_LIMIT || !welcome.region_bytes.is_multiple_of(8) {

@@ -2,14 +2,14 @@
 
 use crate::PoolUrl;
 use crate::rdma::DeviceName;
-use crate::wire::ClientTls;
+use crate::wire::{ClientTls, Credential, Secrets};
 use std::time::Duration;
 
 /// Options of a process's connections to its memory nodes.
 #[derive(Clone, Debug)]
 pub struct TcpOptions {
-    /// The secret that both sides prove to know; empty for none.
-    pub token: Vec<u8>,
+    /// The secret that both sides prove to know: the first of them. By default there is none.
+    pub token: Secrets,
     /// TLS configuration. Without TLS, all data on the wire can be read and changed there.
     pub tls: Option<ClientTls>,
     /// How long a waiting thread polls its sockets before it sleeps. Polling detects a reply within
@@ -38,12 +38,18 @@ impl TcpOptions {
         self.must_be_durable |= url.is_durable();
         self
     }
+
+    /// Returns the credentials that were read from files.
+    pub fn credentials(&self) -> Vec<Credential> {
+        let tls = self.tls.as_ref().map(ClientTls::credential);
+        self.token.credential().into_iter().chain(tls).collect()
+    }
 }
 
 impl Default for TcpOptions {
     fn default() -> Self {
         Self {
-            token: Vec::new(),
+            token: Secrets::default(),
             tls: None,
             spin: Duration::from_micros(50),
             patience: Duration::from_secs(10),

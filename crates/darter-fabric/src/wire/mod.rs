@@ -1,5 +1,5 @@
 //! Communication between a client and a memory node, for both ends: the format of frames, buffers
-//! and sockets that never block, proofs of a shared token, TLS.
+//! and sockets that never block, proofs of a shared token, TLS, files with credentials.
 //!
 //! It does not include how a client finds its nodes ([`crate::tcp`]) or how a node executes a frame
 //! ([`crate::local::LocalEndpoint::execute_frame`], `darter-memnode`). Gateways use the buffers and
@@ -8,6 +8,7 @@
 mod buffer;
 mod calls;
 mod channel;
+mod credentials;
 mod format;
 #[cfg(not(feature = "tls"))]
 mod no_tls;
@@ -19,6 +20,7 @@ mod verbs;
 pub use buffer::{Inbox, Outbox};
 pub use calls::{put_call, put_fault, take_call, take_fault, take_words};
 pub use channel::Channel;
+pub use credentials::{Credential, CredentialStatus, Expiry, SecretList, Secrets, SecretsError};
 pub use format::{
     Challenge, Control, DIGEST_BYTES, Digest, FRAME_BYTES_MAX, FramedHead, GroupStatus, HEADER_BYTES, Hello,
     IS_DURABLE, IS_REPLICA, MAGIC, MESSAGE_BYTES_MAX, Opening, Pairing, RELAY_BYTES_MAX, RELAY_CHANNEL,

@@ -15,10 +15,11 @@ pub(super) use log::{AccessLog, LogEntry};
 pub(super) use selector::{Denied, KeyUse, Needs, Selector};
 pub(super) use user::{User, joined};
 
+use darter_fabric::wire::{SecretList, Secrets};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use subtle::ConstantTimeEq;
+use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::Notify;
 use tracing::warn;
 
@@ -33,27 +34,44 @@ pub(super) fn has_spaces(text: &[u8]) -> bool {
     text.iter().any(|byte| byte.is_ascii_whitespace() || matches!(byte, 0 | 0x0b))
 }
 
+/// Returns whether a password is one of several, in a time that depends on none of them.
+pub(super) fn is_one_of(passwords: &SecretList, password: &[u8]) -> bool {
+    passwords.iter().fold(Choice::from(0), |found, known| found | known.ct_eq(password)).into()
+}
+
 /// The users, as a gateway knows them.
 #[derive(Debug)]
 pub(super) struct Acl {
     /// Changes with each change of a user.
     version: AtomicU64,
     users: RwLock<Arc<Users>>,
-    /// The password of this gateway's command line.
-    password: Vec<u8>,
+    /// The passwords of this gateway's command line.
+    passwords: Secrets,
+    own: Mutex<Own>,
     log: Mutex<AccessLog>,
     /// The users of the pool may have changed.
     pub(super) news: Notify,
 }
 
+/// The default user of a pool that has no record of it.
+#[derive(Debug)]
+struct Own {
+    /// The passwords that it was made of.
+    passwords: SecretList,
+    user: Arc<User>,
+}
+
 impl Acl {
     /// Creates the users of a pool that has no records of users.
-    pub(super) fn new(password: &[u8]) -> Self {
-        let default = Arc::new(User::unrestricted(password));
+    pub(super) fn new(passwords: Secrets) -> Self {
+        let current = passwords.current();
+        let default = Arc::new(User::unrestricted(&current));
+        let own = Own { passwords: current, user: Arc::clone(&default) };
         Self {
             version: AtomicU64::new(1),
             users: RwLock::new(Arc::new(Users::from([(DEFAULT.to_owned(), default)]))),
-            password: password.to_vec(),
+            passwords,
+            own: Mutex::new(own),
             log: Mutex::default(),
             news: Notify::new(),
         }
@@ -75,16 +93,35 @@ impl Acl {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the default user of a pool that has no record of it.
+    /// Returns the default user of a pool that has no record of it, with the passwords of now.
     pub(super) fn own_default(&self) -> User {
-        User::unrestricted(&self.password)
+        User::clone(&self.renewed().user)
+    }
+
+    /// Gives the default user the passwords of now, if it is that of the command line. Its clients
+    /// stay connected.
+    fn renewed(&self) -> MutexGuard<'_, Own> {
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = self.passwords.current();
+        if own.passwords != current {
+            let user = Arc::new(User::unrestricted(&current));
+            let old = std::mem::replace(&mut *own, Own { passwords: current, user: Arc::clone(&user) });
+            let mut users = self.users.write().unwrap_or_else(PoisonError::into_inner);
+            if users.get(DEFAULT).is_some_and(|known| Arc::ptr_eq(known, &old.user)) {
+                Arc::make_mut(&mut users).insert(DEFAULT.to_owned(), user);
+                self.version.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+        own
     }
 
     /// Replaces the users by those of the pool's records. Returns the users that have changed, and
     /// `None` for each that was removed.
     pub(super) fn load(&self, records: Vec<(String, Vec<u8>)>) -> Vec<(String, Option<Arc<User>>)> {
+        // Kept, so that the passwords do not change meanwhile.
+        let own = self.renewed();
         let old = self.users();
-        let mut new = Users::from([(DEFAULT.to_owned(), Arc::new(self.own_default()))]);
+        let mut new = Users::from([(DEFAULT.to_owned(), Arc::clone(&own.user))]);
         for (name, record) in records {
             let known = old.get(&name).filter(|user| user.describe() == record);
             match known.map_or_else(|| User::parse(&record).map(Arc::new), |known| Ok(Arc::clone(known))) {
@@ -116,10 +153,8 @@ impl Acl {
 
     /// Returns whether a client with this password may become a user.
     pub(super) fn accepts(&self, name: &str, password: &[u8]) -> bool {
-        // With the password of the command line the pool's other gateways connect.
-        let is_own = name == DEFAULT
-            && !self.password.is_empty()
-            && bool::from(self.password.as_slice().ct_eq(password));
+        // With the passwords of the command line the pool's other gateways connect.
+        let is_own = name == DEFAULT && is_one_of(&self.renewed().passwords, password);
         let users = self.users();
         users.get(name).is_some_and(|user| user.accepts(password) || is_own && user.flags().contains(&"on"))
     }
@@ -136,7 +171,7 @@ mod tests {
 
     #[test]
     fn users_are_those_of_the_records_and_changes_are_noticed() {
-        let acl = Acl::new(b"secret");
+        let acl = Acl::new(Secrets::from("secret"));
         assert!(!acl.is_open() && acl.accepts(DEFAULT, b"secret") && !acl.accepts(DEFAULT, b""));
         let version = acl.version();
         let alice = User::parse(b"on >a +get ~*").unwrap().describe();
@@ -153,5 +188,33 @@ mod tests {
         assert_eq!(changes.iter().filter(|(_, user)| user.is_none()).count(), 1);
         assert!(acl.is_open() && !acl.users()[DEFAULT].is_unrestricted());
         assert!(!acl.load(Vec::new()).is_empty() && !acl.is_open());
+    }
+    #[test]
+    fn the_default_user_has_the_passwords_of_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("password");
+        let write = |passwords: &str| std::fs::write(&path, passwords).unwrap();
+        write("old\n");
+        let acl = Acl::new(Secrets::from_file(&path, "password").unwrap());
+        let accepted = |acl: &Acl| ["old", "new"].map(|password| acl.accepts(DEFAULT, password.as_bytes()));
+        assert_eq!(accepted(&acl), [true, false]);
+        write("old\nnew\n");
+        let version = acl.version();
+        assert_eq!(accepted(&acl), [true, true]);
+        assert!(acl.version() != version, "its clients notice");
+        write("new\n");
+        assert_eq!(accepted(&acl), [false, true]);
+        assert_eq!(acl.users()[DEFAULT].passwords().len(), 1);
+        // A bad file changes nothing, and never lets clients in without a password.
+        write("");
+        for _ in 0..3 {
+            assert_eq!(accepted(&acl), [false, true]);
+            assert!(!acl.is_open());
+        }
+        // The user of the pool's record keeps its own passwords beside those of the file.
+        acl.load(vec![(DEFAULT.to_owned(), User::parse(b"on >other ~* +@all").unwrap().describe())]);
+        write("newest\n");
+        assert!(acl.accepts(DEFAULT, b"other") && acl.accepts(DEFAULT, b"newest"));
+        assert_eq!(accepted(&acl), [false, false]);
     }
 }

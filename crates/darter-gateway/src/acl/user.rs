@@ -1,6 +1,7 @@
 //! A user: its passwords, and what its selectors allow.
 
 use super::selector::{Denied, Needs, Refused, Selector};
+use darter_fabric::wire::SecretList;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use subtle::ConstantTimeEq;
@@ -64,14 +65,10 @@ pub(crate) fn joined<'r>(rules: impl Iterator<Item = &'r [u8]>) -> Result<Vec<Ve
 }
 
 impl User {
-    /// Returns the user that may do everything, with a password or without one.
-    pub(super) fn unrestricted(password: &[u8]) -> Self {
-        let mut user = Self { is_on: true, ..Self::default() };
-        if password.is_empty() {
-            user.needs_no_password = true;
-        } else {
-            user.passwords.push(digest(password));
-        }
+    /// Returns the user that may do everything, with one of some passwords or without one.
+    pub(super) fn unrestricted(passwords: &SecretList) -> Self {
+        let mut user = Self { is_on: true, needs_no_password: passwords.is_empty(), ..Self::default() };
+        user.passwords = passwords.iter().map(digest).collect();
         // These rules exist.
         let _ = ["~*", "&*", "+@all"].map(|rule| user.root.apply(rule.as_bytes()));
         user

@@ -10,6 +10,8 @@ use crate::table::TABLE;
 use crate::turns;
 use darter::engine::Engine;
 use darter_fabric::Fabric;
+use darter_fabric::wire::Credential;
+use darter_telemetry::credentials::unix_seconds;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -33,8 +35,8 @@ struct Section {
     write: fn(&Call<'_>, &mut String),
 }
 
-/// All sections, in Redis's order.
-const SECTIONS: [Section; 12] = [
+/// All sections, in Redis's order, then darter's own.
+const SECTIONS: [Section; 13] = [
     Section { name: "server", is_default: true, write: server },
     Section { name: "clients", is_default: true, write: clients },
     Section { name: "memory", is_default: true, write: memory },
@@ -47,6 +49,7 @@ const SECTIONS: [Section; 12] = [
     Section { name: "cluster", is_default: true, write: cluster },
     Section { name: "modules", is_default: true, write: |_, _| {} },
     Section { name: "keyspace", is_default: true, write: keyspace },
+    Section { name: "credentials", is_default: false, write: credentials },
 ];
 
 /// `INFO [section…]`.
@@ -78,6 +81,32 @@ pub(super) async fn info(call: &mut Call<'_>) -> Result<(), Fault> {
 fn fields(text: &mut String, fields: &[(&str, &dyn std::fmt::Display)]) {
     for (name, value) in fields {
         let _ = write!(text, "{name}:{value}\r\n");
+    }
+}
+
+/// Writes a line for each credential that was read from files, and for each certificate.
+fn credentials(call: &Call<'_>, text: &mut String) {
+    let all: Vec<_> = call.shared.credentials.iter().map(Credential::status).collect();
+    for (at, status) in all.iter().enumerate() {
+        let files: Vec<String> = status.files.iter().map(|path| path.display().to_string()).collect();
+        let _ = write!(
+            text,
+            "credential{at}:what={},files={},loaded={},loads={},failures={},failing={}\r\n",
+            status.what,
+            files.join(";"),
+            unix_seconds(status.loaded),
+            status.loads,
+            status.failures,
+            u8::from(status.failure.is_some())
+        );
+    }
+    for (at, end) in all.iter().flat_map(|status| &status.expiries).enumerate() {
+        let _ = write!(
+            text,
+            "certificate{at}:file={},expires={}\r\n",
+            end.path.display(),
+            unix_seconds(end.until)
+        );
     }
 }
 

@@ -74,8 +74,9 @@ impl Link {
         let mut link = Self { stream, channel, inbox: Inbox::default(), outbox: Outbox::default() };
         let (own, other) = (shared.peers.id.to_string(), id.to_string());
         let mut replies = 1;
-        if !options.password.is_empty() {
-            put_request(&mut link.outbox.bytes, &[b"auth", &options.password]);
+        let passwords = options.password.current();
+        if !passwords.is_empty() {
+            put_request(&mut link.outbox.bytes, &[b"auth", passwords.first()]);
             replies += 1;
         }
         put_request(&mut link.outbox.bytes, &[b"darter.meet", own.as_bytes(), other.as_bytes()]);

@@ -7,6 +7,7 @@ use crate::table::TABLE;
 use darter::OpKind;
 use darter::engine::Engine;
 use darter::report::{NodeUsage, OpCounters};
+use darter_telemetry::credentials::encode_credentials;
 use darter_telemetry::openmetrics::{MetricsWriter, NANOS_PER_SECOND};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -97,6 +98,7 @@ impl StatusCollector {
         let draining = u64::from(shared.is_stopping.load(Ordering::Relaxed));
         page.gauge("draining", "1 when the gateway is stopping", None, draining)?;
         let uptime = ConstGauge::new(shared.since.elapsed().as_secs_f64());
+        encode_credentials(page, &shared.credentials)?;
         page.metric("uptime", "Time since the gateway started", SECONDS, &uptime)
     }
 }

@@ -19,6 +19,7 @@ mod pool_map;
 mod survey;
 mod tree;
 
+use super::acl::is_one_of;
 use super::state::GatewayState;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -34,7 +35,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use subtle::ConstantTimeEq;
 use survey::Survey;
 use tokio::sync::Semaphore;
 
@@ -172,14 +172,14 @@ impl Status {
 
     /// Returns the response that rejects a request, if it may not see keys.
     fn refusal(&self, request: &HttpRequest<'_>) -> Option<HttpResponse> {
-        let password = &self.shared.options.password;
-        if password.is_empty() {
+        let passwords = self.shared.options.password.current();
+        if passwords.is_empty() {
             let why = "without --password-file this page is served only by its address, not by a name\n";
             let is_named = !request.host.is_none_or(is_address);
             return is_named.then(|| text(StatusCode::FORBIDDEN, why));
         }
         let shown = request.authorization.and_then(shown_password).unwrap_or_default();
-        if bool::from(password.as_slice().ct_eq(&shown)) {
+        if is_one_of(&passwords, &shown) {
             return None;
         }
         let mut refused = text(StatusCode::UNAUTHORIZED, "the gateway's password is required\n");

@@ -222,7 +222,7 @@ fn all_gateways_have_the_same_users() {
 
 #[test]
 fn a_client_that_may_not_acts_as_a_stranger() {
-    let options = GatewayOptions { password: b"secret".to_vec(), ..GatewayOptions::default() };
+    let options = GatewayOptions { password: "secret".into(), ..GatewayOptions::default() };
     let door = Door::new(options);
     let mut client = door.client();
     assert!(matches!(client.say("get k"), Reply::Error(text) if text.starts_with("NOAUTH")));

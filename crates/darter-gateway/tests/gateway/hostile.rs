@@ -152,7 +152,7 @@ fn too_many_are_turned_away() {
 
 #[test]
 fn strangers_are_let_in_by_the_password_only() {
-    let door = Door::new(GatewayOptions { password: b"open sesame".to_vec(), ..GatewayOptions::default() });
+    let door = Door::new(GatewayOptions { password: "open sesame".into(), ..GatewayOptions::default() });
     let mut client = door.client();
     let no_auth = Reply::Error("NOAUTH Authentication required.".to_owned());
     assert_eq!(client.say("get a"), no_auth);
@@ -181,7 +181,7 @@ fn strangers_are_let_in_by_the_password_only() {
 
 #[test]
 fn requests_after_the_password_are_trusted() {
-    let door = Door::new(GatewayOptions { password: b"open sesame".to_vec(), ..GatewayOptions::default() });
+    let door = Door::new(GatewayOptions { password: "open sesame".into(), ..GatewayOptions::default() });
     let mut client = door.client();
     let (auth, long) = (request(&["auth", "open sesame"]), request(&["set", "a", &"x".repeat(20_000)]));
     client.send(&[auth, long].concat());

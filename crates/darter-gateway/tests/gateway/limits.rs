@@ -262,7 +262,7 @@ fn is_ended(mut connection: &TcpStream) -> bool {
 fn strangers_do_not_keep_clients_from_a_gateway() {
     const CLIENTS: usize = 8;
     let options =
-        GatewayOptions { password: b"secret".to_vec(), connections_max: CLIENTS, ..Default::default() };
+        GatewayOptions { password: "secret".into(), connections_max: CLIENTS, ..Default::default() };
     let door = Door::new(options);
     let is_in = |client: &mut Client| client.say("auth secret") == Reply::Simple("OK".to_owned());
     let mut known = door.client();

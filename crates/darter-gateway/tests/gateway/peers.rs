@@ -168,7 +168,7 @@ fn a_gateway_that_ends_removes_its_record() {
 fn secured(authority: &Authority) -> GatewayOptions {
     let identity = authority.sign("127.0.0.1", LATER);
     GatewayOptions {
-        password: b"open sesame".to_vec(),
+        password: "open sesame".into(),
         tls: Some(authority.node(Some(&authority.ca()))),
         peer_tls: Some(authority.client(Some(&identity))),
         ..GatewayOptions::default()
@@ -201,7 +201,7 @@ fn gateways_with_a_password_and_tls_connect_to_each_other() {
 fn gateways_with_other_passwords_are_not_connected() {
     let pool = Pool::new();
     let open = pool.door(GatewayOptions::default());
-    let closed = pool.door(GatewayOptions { password: b"secret".to_vec(), ..GatewayOptions::default() });
+    let closed = pool.door(GatewayOptions { password: "secret".into(), ..GatewayOptions::default() });
     let mut client = closed.client();
     assert_eq!(client.say("auth secret"), Reply::Simple("OK".to_owned()));
     // The gateway without a password rejects AUTH, and the other one a stranger.
@@ -230,6 +230,6 @@ fn requests_of_gateways_do_nothing_more_than_those_of_clients() {
     };
     refused(client.say("darter.tell publish c text"), why);
     refused(client.say("exec"), "EXECABORT");
-    let closed = pool.door(GatewayOptions { password: b"x".to_vec(), ..GatewayOptions::default() });
+    let closed = pool.door(GatewayOptions { password: "x".into(), ..GatewayOptions::default() });
     refused(closed.client().say("darter.meet 0000000000000001 0000000000000002"), "NOAUTH");
 }

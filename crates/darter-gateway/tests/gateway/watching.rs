@@ -171,7 +171,7 @@ fn the_page_requires_permission_to_see_keys() {
     }
     assert!(ask(address, "/metrics", "Host: gateway.example\r\n").starts_with("HTTP/1.1 200"));
 
-    let door = Door::new(GatewayOptions { password: b"open:sesame".to_vec(), ..GatewayOptions::default() });
+    let door = Door::new(GatewayOptions { password: "open:sesame".into(), ..GatewayOptions::default() });
     let address = door.status.address();
     for path in ["/", "/status.json", "/history.json", "/tree.json"] {
         for shown in ["", "Authorization: Bearer wrong\r\n", "Authorization: Basic ZGVmYXVsdDp3cm9uZw==\r\n"]
@@ -195,7 +195,7 @@ fn the_page_requires_permission_to_see_keys() {
 #[test]
 fn slow_commands_are_kept_without_passwords() {
     let options = GatewayOptions {
-        password: b"sesame".to_vec(),
+        password: "sesame".into(),
         slow: Duration::ZERO,
         slow_entries: 4,
         ..GatewayOptions::default()

@@ -19,7 +19,7 @@ use crate::bell::Bell;
 use crate::error::MemNodeError;
 use crate::group_metrics::GroupMetrics;
 use crate::sessions::Sessions;
-use darter_fabric::wire::{self, FrameVerbs, FramedHead, GroupStatus};
+use darter_fabric::wire::{self, FrameVerbs, FramedHead, GroupStatus, Secrets};
 use darter_fabric::{Local, TcpOptions, lease_clock, random_word};
 use darter_group::{
     Answers, FrameId, Memory, Message, Outcome, Output, Region, Replica, ReplicaId, Request, Role, Start,
@@ -85,13 +85,13 @@ impl Group {
     pub(crate) fn start(
         options: GroupOptions,
         memory: &Local,
-        token: &[u8],
+        token: &Secrets,
         metrics: Arc<GroupMetrics>,
     ) -> Result<Self, MemNodeError> {
         options.verify().map_err(|what| MemNodeError::GroupOptions { what })?;
         let me = random_word().max(1);
         let bell = Arc::new(Bell::new("create a descriptor for the group's threads")?);
-        let tcp = TcpOptions { token: token.to_vec(), tls: options.tls.clone(), ..TcpOptions::default() };
+        let tcp = TcpOptions { token: token.clone(), tls: options.tls.clone(), ..TcpOptions::default() };
         let links = Links::new(me, options.others(), tcp, Arc::clone(&bell));
         let keeper = ViewKeeper::start(options.views.clone(), Arc::clone(&bell))?;
         let now = Instant::now();

@@ -46,10 +46,11 @@ impl Peer {
         service: &mut Service<'_>,
     ) -> Option<usize> {
         let proof: Proof = wire::head(bytes)?;
-        let token = &service.options.token;
-        let is_known = token.is_empty() || transcript.is_proven(token, Side::Client, &proof);
+        let tokens = service.options.token.current();
+        let known = tokens.iter().find(|token| transcript.is_proven(token, Side::Client, &proof));
+        let known = if tokens.is_empty() { Some(&b""[..]) } else { known };
         let failure = service.log_failure();
-        let (refusal, text) = if !is_known {
+        let (refusal, text) = if known.is_none() {
             (Refusal::Credentials, "missing or wrong token")
         } else if let Some(ended) = service.refusal(transcript.session) {
             ended
@@ -76,7 +77,7 @@ impl Peer {
             reserved: 0,
             proof: Proof::default(),
         };
-        if is_known {
+        if let Some(token) = known {
             welcome.proof = transcript.prove(token, Side::Node);
             (welcome.region_bytes, welcome.boot_id) = (service.region.node_bytes(0), service.boot_id);
             if let Some(group) = &service.group {

@@ -15,11 +15,11 @@ use std::time::Duration;
 const TOKEN: &[u8] = b"open sesame";
 
 fn guarded() -> Node {
-    Node::small(MemNodeOptions { token: TOKEN.to_vec(), ..MemNodeOptions::default() })
+    Node::small(MemNodeOptions { token: TOKEN.to_vec().into(), ..MemNodeOptions::default() })
 }
 
 fn connect_to(address: SocketAddr, token: &[u8]) -> Result<Tcp, FabricError> {
-    Tcp::connect(&[address.to_string()], TcpOptions { token: token.to_vec(), ..TcpOptions::default() })
+    Tcp::connect(&[address.to_string()], TcpOptions { token: token.to_vec().into(), ..TcpOptions::default() })
 }
 
 /// Accepts one connection and runs `script` on it.

@@ -243,7 +243,7 @@ fn an_index_lives_on_groups_under_tls_and_outlives_their_primaries() {
         .map(|_| TestGroup::start_guarded(2, 8 << 20, QUICK, b"open sesame", Some(tls.clone())))
         .collect();
     let addresses: Vec<_> = groups.iter().map(TestGroup::address).collect();
-    let options = TcpOptions { token: b"open sesame".to_vec(), tls: Some(tls.1), ..TcpOptions::default() };
+    let options = TcpOptions { token: "open sesame".into(), tls: Some(tls.1), ..TcpOptions::default() };
     let tcp = Tcp::connect(&addresses, options).unwrap();
     let pool_options =
         PoolOptions { lease_ms: 60_000, block_bytes: Some(256 << 10), ..PoolOptions::default() };

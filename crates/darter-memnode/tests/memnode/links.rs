@@ -285,7 +285,7 @@ fn a_frame_has_no_more_verbs_than_nodes_take() {
 #[test]
 fn a_recorded_node_is_not_believed() {
     let token = b"open sesame";
-    let node = Node::small(MemNodeOptions { token: token.to_vec(), ..MemNodeOptions::default() });
+    let node = Node::small(MemNodeOptions { token: token.to_vec().into(), ..MemNodeOptions::default() });
     let (inside, outside) = (node.address, TcpListener::bind("127.0.0.1:0").unwrap());
     let address = outside.local_addr().unwrap();
     let recorder = std::thread::spawn(move || {
@@ -309,7 +309,7 @@ fn a_recorded_node_is_not_believed() {
         say(&mut client, &welcome);
         let _ = client.read(&mut [0]);
     });
-    let options = TcpOptions { token: token.to_vec(), patience: LONG, ..TcpOptions::default() };
+    let options = TcpOptions { token: token.to_vec().into(), patience: LONG, ..TcpOptions::default() };
     let fabric = Tcp::connect(&[address.to_string()], options).unwrap();
     let error = write(&mut fabric.endpoint().unwrap(), &[0]).unwrap_err().to_string();
     assert!(error.contains("does not know the token"), "{error}");

@@ -16,5 +16,6 @@ mod links;
 mod operating;
 mod rdma;
 mod rdma_failures;
+mod rotation;
 mod tls;
 mod verbs;

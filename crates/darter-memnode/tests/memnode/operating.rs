@@ -14,7 +14,7 @@ use std::time::Duration;
 
 #[test]
 fn metrics_count_connections_frames_and_verbs() {
-    let node = Node::small(MemNodeOptions { token: b"sesame".to_vec(), ..MemNodeOptions::default() });
+    let node = Node::small(MemNodeOptions { token: b"sesame".to_vec().into(), ..MemNodeOptions::default() });
     let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
     assert!(connect(&[&node], b"wrong").is_err());
     assert!(provoke(&node, false, b"GET / HTTP/1.1\r\nHost: memory.node\r\n\r\n").is_empty());

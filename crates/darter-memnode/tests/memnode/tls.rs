@@ -61,12 +61,13 @@ fn park_on<F: Future>(future: F) -> F::Output {
 #[test]
 fn an_index_lives_under_tls_on_two_nodes() {
     let authority = Authority::new("one");
-    let options = MemNodeOptions { token: TOKEN.to_vec(), ..serving(authority.node(Some(&authority.ca()))) };
+    let options =
+        MemNodeOptions { token: TOKEN.to_vec().into(), ..serving(authority.node(Some(&authority.ca()))) };
     let region = || Region::memory(32 << 20).unwrap();
     let nodes = [(), ()].map(|()| Node::start(region(), "127.0.0.1:0", options.clone()));
     let nodes: Vec<&Node> = nodes.iter().collect();
     let identity = authority.sign("a client", LATER);
-    let tcp = TcpOptions { token: TOKEN.to_vec(), ..speaking(authority.client(Some(&identity))) };
+    let tcp = TcpOptions { token: TOKEN.to_vec().into(), ..speaking(authority.client(Some(&identity))) };
     let fabric = connect_as(&nodes, tcp.clone()).unwrap();
     block_on(async {
         let pool = Pool::create(fabric, &PoolOptions::default()).await.unwrap();

@@ -60,6 +60,11 @@ impl Authority {
         }
     }
 
+    /// Returns the PEM of the authority's own certificate.
+    pub fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
     /// Returns the TLS configuration of a client that trusts this authority's nodes.
     pub fn client(&self, identity: Option<&Certified>) -> ClientTls {
         ClientTls::from_files(&self.ca(), identity.map(Certified::files)).unwrap()

@@ -1,7 +1,7 @@
 //! Memory groups of nodes in threads of the test, with a store of views in its memory.
 
 use super::{Node, until};
-use darter_fabric::wire::{ClientTls, NodeTls};
+use darter_fabric::wire::{ClientTls, NodeTls, Secrets};
 use darter_fabric::{Local, ReplicaGroups, ReplicaRole, ReplicaState, Tcp, TcpOptions};
 use darter_group::{Options, StoreReply, StoreRequest, View};
 use darter_memnode::{GroupOptions, MemNodeOptions, Region, Views};
@@ -48,7 +48,7 @@ pub struct TestGroup {
     pub memories: Vec<Local>,
     pub region_bytes: u64,
     pub times: Options,
-    pub token: Vec<u8>,
+    pub token: Secrets,
     /// TLS of nodes and of their clients, including replicas.
     pub tls: Option<(NodeTls, ClientTls)>,
 }
@@ -102,7 +102,7 @@ impl TestGroup {
             memories: (0..replicas).map(|_| Local::memory(region_bytes, 1).unwrap()).collect(),
             region_bytes,
             times,
-            token: token.to_vec(),
+            token: token.to_vec().into(),
             tls,
         };
         (0..replicas).for_each(|at| group.revive(at));

@@ -69,7 +69,7 @@ impl Drop for Node {
 
 /// Connects to nodes without TLS.
 pub fn connect(nodes: &[&Node], token: &[u8]) -> Result<Tcp, FabricError> {
-    connect_as(nodes, TcpOptions { token: token.to_vec(), ..TcpOptions::default() })
+    connect_as(nodes, TcpOptions { token: token.to_vec().into(), ..TcpOptions::default() })
 }
 
 /// Connects to nodes.

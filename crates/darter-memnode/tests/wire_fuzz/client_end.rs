@@ -77,7 +77,7 @@ impl Imposter {
     }
 
     fn connect(&self, token: &[u8], patience: Duration) -> Result<Tcp, FabricError> {
-        let options = TcpOptions { token: token.to_vec(), patience, ..TcpOptions::default() };
+        let options = TcpOptions { token: token.into(), patience, ..TcpOptions::default() };
         Tcp::connect(&[self.address.to_string()], options)
     }
 

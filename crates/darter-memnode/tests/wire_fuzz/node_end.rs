@@ -200,7 +200,7 @@ impl NodeUnderTest {
     pub fn new(token: &'static [u8], patience: Duration) -> Self {
         let memory = Local::memory(REGION_BYTES, 1).unwrap();
         let options = MemNodeOptions {
-            token: token.to_vec(),
+            token: token.to_vec().into(),
             frame_bytes_max: FRAME_BYTES,
             waiting_bytes_max: 1 << 20,
             buffer_bytes_max: 64 << 20,

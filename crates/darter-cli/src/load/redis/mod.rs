@@ -8,7 +8,7 @@ mod server;
 
 use super::input::{Input, open};
 use crate::arguments::sized;
-use crate::credentials::secret;
+use crate::credentials::secrets;
 use crate::failure::{Answer, Failure, complain};
 use crate::signals::Interrupt;
 use copy::{Copier, Key};
@@ -82,7 +82,7 @@ impl RedisArgs {
     ) -> Result<Answer, Failure> {
         let mut url = url.clone();
         if let Some(path) = &self.source_password_file {
-            url.password = Some(secret(path, "password")?);
+            url.password = Some(secrets(Some(path), "password")?.current().first().to_vec());
         }
         let within = |failure: Failure| failure.within(url.shown());
         let mut server = Server::connect(&url, self.value_bytes()).map_err(within)?;

@@ -3,17 +3,17 @@
 //!
 //! TLS 1.3 by rustls. A client accepts only certificates signed by certificates in its CA file: the
 //! machine's own trust store is not used. Sessions are not resumed, so that each connection
-//! presents its certificates.
+//! presents its certificates. Files that change are read again at the next connection.
 
 mod session;
 
+use super::credentials::{Content, Credential, Expiry, Loaded, Watched, earliest_end, latest_end};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -58,6 +58,9 @@ pub enum TlsError {
         /// The error.
         source: rustls::Error,
     },
+    /// There are not as many files as needed.
+    #[error("a certificate needs the file of its key")]
+    Files,
     /// The key belongs to another certificate.
     #[error("{}: not the key of the certificate in {}", key.display(), certificate.display())]
     Mismatch {
@@ -78,13 +81,15 @@ pub struct IdentityFiles<'f> {
     pub key: &'f Path,
 }
 
-/// How a client uses TLS. Clones share the certificates.
+/// How a client uses TLS. Clones share the certificates, which are read again when their files
+/// change.
 #[derive(Clone, Debug)]
-pub struct ClientTls(Arc<ClientConfig>);
+pub struct ClientTls(Watched<Arc<ClientConfig>>);
 
-/// How a memory node or gateway uses TLS. Clones share the certificates.
+/// How a memory node or gateway uses TLS. Clones share the certificates, which are read again when
+/// their files change.
 #[derive(Clone, Debug)]
-pub struct NodeTls(Arc<ServerConfig>);
+pub struct NodeTls(Watched<Arc<ServerConfig>>);
 
 impl ClientTls {
     /// Accepts nodes whose certificates are signed by a certificate in `ca`, and presents
@@ -93,20 +98,14 @@ impl ClientTls {
     /// # Errors
     /// Fails if a file cannot be used.
     pub fn from_files(ca: &Path, identity: Option<IdentityFiles<'_>>) -> Result<Self, TlsError> {
-        let roots = roots(ca)?;
-        let builder = ClientConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .map_err(unfit(ca))?
-            .with_root_certificates(roots);
-        let mut config = match identity {
-            Some(files) => {
-                let (chain, key) = files.load()?;
-                builder.with_client_auth_cert(chain, key).map_err(files.unfit())?
-            }
-            None => builder.with_no_client_auth(),
-        };
-        config.resumption = rustls::client::Resumption::disabled();
-        Ok(Self(Arc::new(config)))
+        let mut files = vec![ca.to_owned()];
+        files.extend(identity.iter().flat_map(|files| [files.certificate.to_owned(), files.key.to_owned()]));
+        Watched::new("certificate", files, FILE_BYTES_MAX, unreadable, client_config).map(Self)
+    }
+
+    /// Returns the handle to the files.
+    pub fn credential(&self) -> Credential {
+        self.0.credential()
     }
 
     /// Returns the client's side of a connection to `host:port`. The node's certificate must be
@@ -116,7 +115,8 @@ impl ClientTls {
         let host = address.rsplit_once(':').map_or(address, |(host, _port)| host);
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let name = ServerName::try_from(host.to_owned()).map_err(unfit)?;
-        let connection = ClientConnection::new(Arc::clone(&self.0), name).map_err(io::Error::other)?;
+        let connection =
+            ClientConnection::new(Arc::clone(&self.0.current()), name).map_err(io::Error::other)?;
         Ok(TlsSession::new(connection.into()))
     }
 }
@@ -128,46 +128,89 @@ impl NodeTls {
     /// # Errors
     /// Fails if a file cannot be used.
     pub fn from_files(identity: IdentityFiles<'_>, client_ca: Option<&Path>) -> Result<Self, TlsError> {
-        let builder = ServerConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .map_err(identity.unfit())?;
-        let builder = match client_ca {
-            Some(ca) => {
-                let verifier =
-                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots(ca)?), provider()).build();
-                let unfit = |error| unfit(ca)(rustls::Error::General(format!("{error}")));
-                builder.with_client_cert_verifier(verifier.map_err(unfit)?)
-            }
-            None => builder.with_no_client_auth(),
-        };
-        let (chain, key) = identity.load()?;
-        let mut config = builder.with_single_cert(chain, key).map_err(identity.unfit())?;
-        config.send_tls13_tickets = 0;
-        Ok(Self(Arc::new(config)))
+        let mut files = vec![identity.certificate.to_owned(), identity.key.to_owned()];
+        files.extend(client_ca.map(Path::to_owned));
+        Watched::new("certificate", files, FILE_BYTES_MAX, unreadable, node_config).map(Self)
+    }
+
+    /// Returns the handle to the files.
+    pub fn credential(&self) -> Credential {
+        self.0.credential()
     }
 
     /// Returns the node's side of a connection.
     pub(super) fn accept(&self) -> io::Result<TlsSession> {
-        let connection = ServerConnection::new(Arc::clone(&self.0)).map_err(io::Error::other)?;
+        let connection = ServerConnection::new(Arc::clone(&self.0.current())).map_err(io::Error::other)?;
         Ok(TlsSession::new(connection.into()))
     }
 }
 
-impl IdentityFiles<'_> {
-    fn load(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
-        let key = PrivateKeyDer::from_pem_slice(&contents(self.key)?);
-        let key = key.map_err(not_pem(self.key, "private key that is not encrypted"))?;
-        Ok((certificates(self.certificate)?, key))
-    }
+/// Makes a client's configuration of its CA, and its certificate and key, if it has any.
+fn client_config(files: &[Content]) -> Result<Loaded<Arc<ClientConfig>>, TlsError> {
+    let [ca, identity @ ..] = files else { return Err(TlsError::Files) };
+    let (roots, end) = roots(ca)?;
+    let mut expiries = Vec::from_iter(end);
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(unfit(&ca.path))?
+        .with_root_certificates(roots);
+    let mut config = if let [certificate, key] = identity {
+        let identity = Identity::new(certificate, key)?;
+        expiries.extend(earliest_end(&certificate.path, identity.chain.iter().map(AsRef::as_ref)));
+        builder.with_client_auth_cert(identity.chain, identity.key).map_err(of_pair(certificate, key))?
+    } else {
+        builder.with_no_client_auth()
+    };
+    config.resumption = rustls::client::Resumption::disabled();
+    Ok(Loaded { value: Arc::new(config), expiries })
+}
 
-    /// Returns the error of the pair, with the file that caused it.
-    fn unfit(&self) -> impl FnOnce(rustls::Error) -> TlsError {
-        let (certificate, key) = (self.certificate.to_owned(), self.key.to_owned());
-        move |error| match error {
-            rustls::Error::InconsistentKeys(_) => TlsError::Mismatch { certificate, key },
-            rustls::Error::InvalidCertificate(_) => TlsError::Unfit { path: certificate, source: error },
-            _ => TlsError::Unfit { path: key, source: error },
-        }
+/// Makes a node's configuration of its certificate and key, and its clients' CA, if it has one.
+fn node_config(files: &[Content]) -> Result<Loaded<Arc<ServerConfig>>, TlsError> {
+    let [certificate, key, client_ca @ ..] = files else { return Err(TlsError::Files) };
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(of_pair(certificate, key))?;
+    let mut of_clients = None;
+    let builder = if let [ca] = client_ca {
+        let (roots, end) = roots(ca)?;
+        of_clients = end;
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider()).build();
+        let unfit = |error| unfit(&ca.path)(rustls::Error::General(format!("{error}")));
+        builder.with_client_cert_verifier(verifier.map_err(unfit)?)
+    } else {
+        builder.with_no_client_auth()
+    };
+    let identity = Identity::new(certificate, key)?;
+    let own = earliest_end(&certificate.path, identity.chain.iter().map(AsRef::as_ref));
+    let expiries = own.into_iter().chain(of_clients).collect();
+    let config = builder.with_single_cert(identity.chain, identity.key);
+    let mut config = config.map_err(of_pair(certificate, key))?;
+    config.send_tls13_tickets = 0;
+    Ok(Loaded { value: Arc::new(config), expiries })
+}
+
+/// A chain of certificates and the key of the first.
+struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Identity {
+    fn new(certificate: &Content, key: &Content) -> Result<Self, TlsError> {
+        let found = PrivateKeyDer::from_pem_slice(&key.bytes);
+        let key = found.map_err(not_pem(&key.path, "private key that is not encrypted"))?;
+        Ok(Self { chain: certificates(certificate)?, key })
+    }
+}
+
+/// Returns the error of a certificate and its key, with the file that caused it.
+fn of_pair(certificate: &Content, key: &Content) -> impl FnOnce(rustls::Error) -> TlsError {
+    let (certificate, key) = (certificate.path.clone(), key.path.clone());
+    move |error| match error {
+        rustls::Error::InconsistentKeys(_) => TlsError::Mismatch { certificate, key },
+        rustls::Error::InvalidCertificate(_) => TlsError::Unfit { path: certificate, source: error },
+        _ => TlsError::Unfit { path: key, source: error },
     }
 }
 
@@ -186,30 +229,27 @@ fn not_pem(path: &Path, what: &'static str) -> impl Fn(pem::Error) -> TlsError {
     }
 }
 
-fn contents(path: &Path) -> Result<Vec<u8>, TlsError> {
-    let cannot = |source| TlsError::Read { path: path.to_owned(), source };
-    let mut bytes = Vec::new();
-    File::open(path).map_err(cannot)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(cannot)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(cannot(io::ErrorKind::FileTooLarge.into()));
-    }
-    Ok(bytes)
+fn unreadable(path: &Path, source: io::Error) -> TlsError {
+    TlsError::Read { path: path.to_owned(), source }
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let bytes = contents(path)?;
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
-    let found = found.map_err(not_pem(path, "certificate"))?;
+fn certificates(file: &Content) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let not_pem = not_pem(&file.path, "certificate");
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&file.bytes).collect();
+    let found = found.map_err(&not_pem)?;
     if found.is_empty() {
-        return Err(not_pem(path, "certificate")(pem::Error::NoItemsFound));
+        return Err(not_pem(pem::Error::NoItemsFound));
     }
     Ok(found)
 }
 
-fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
+/// Returns the CAs in a file, and the end of their validity.
+fn roots(file: &Content) -> Result<(RootCertStore, Option<Expiry>), TlsError> {
+    let found = certificates(file)?;
+    let end = latest_end(&file.path, found.iter().map(AsRef::as_ref));
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(path)? {
-        roots.add(certificate).map_err(unfit(path))?;
+    for certificate in found {
+        roots.add(certificate).map_err(unfit(&file.path))?;
     }
-    Ok(roots)
+    Ok((roots, end))
 }

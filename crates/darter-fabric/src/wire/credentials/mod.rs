@@ -1,0 +1,16 @@
+//! Tokens, passwords, certificates and keys that are read again when their files change.
+//!
+//! A credential looks at its files at each new connection, and when its daemon asks for it. Files
+//! that cannot be used leave the last good content in place ([`watched`]).
+
+mod secrets;
+#[cfg(feature = "tls")]
+mod validity;
+mod watched;
+
+pub use secrets::{SecretList, Secrets, SecretsError};
+#[cfg(feature = "tls")]
+pub(super) use validity::{earliest_end, latest_end};
+#[cfg(feature = "tls")]
+pub(super) use watched::{Content, Loaded, Watched};
+pub use watched::{Credential, CredentialStatus, Expiry};
