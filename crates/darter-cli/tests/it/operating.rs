@@ -380,14 +380,49 @@ fn a_flood_of_refusals_is_logged_as_a_sum() {
 }
 
 #[test]
-fn a_hangup_ends_servers_as_a_request_to_end_does() {
-    let node = ["memnode", "--listen", "127.0.0.1:0", "--size", "1M"];
-    for server in [&node[..], &["up", "--memnodes", "1", "--size", "16M"]] {
-        let server = Daemon::start(server);
-        server.signal(Signal::HUP);
-        let (code, log) = server.end();
-        assert!(code == Some(0) && log.contains("stopped"), "{code:?}: {log}");
+fn a_hangup_ends_a_cluster_that_up_has_started() {
+    let server = Daemon::start(&["up", "--memnodes", "1", "--size", "16M"]);
+    server.signal(Signal::HUP);
+    let (code, log) = server.end();
+    assert!(code == Some(0) && log.contains("stopped"), "{code:?}: {log}");
+}
+
+#[test]
+fn a_hangup_makes_a_node_read_its_token_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let token = directory.path().join("token");
+    let path = token.to_str().unwrap();
+    std::fs::write(&token, "old\n").unwrap();
+    let options = ["--size", "16M", "--log-format", "json", "--token-file", path];
+    let mut node = Daemon::start(&[&["memnode", "--listen", "127.0.0.1:0"], &options[..]].concat());
+    let url = node.line.clone();
+    let as_client = |arguments: &[&str], token: &str| {
+        let own = directory.path().join("own");
+        std::fs::write(&own, token).unwrap();
+        let arguments = [arguments, &["--pool", &url, "--token-file", own.to_str().unwrap()]].concat();
+        darter(&arguments)
+    };
+    assert!(as_client(&["pool", "create"], "old").status.success());
+    // The reason names the file, and the node goes on with its old token.
+    std::fs::write(&token, "").unwrap();
+    node.signal(Signal::HUP);
+    let failed = node.wait_for("cannot be used; the earlier ones stay in use");
+    assert!(failed["why"].as_str().unwrap().contains(path), "{failed}");
+    assert!(as_client(&["put", "pear", "green"], "old").status.success());
+    std::fs::write(&token, "new\nold\n").unwrap();
+    node.signal(Signal::HUP);
+    assert_eq!(node.wait_for("read again, and in use for new connections")["what"], "token");
+    for token in ["old", "new", "new\nold"] {
+        assert!(as_client(&["get", "pear"], token).status.success(), "{token}");
     }
+    // Without a signal, a connection finds the change.
+    std::fs::write(&token, "new\n").unwrap();
+    let refused = as_client(&["get", "pear"], "old");
+    assert!(refused.status.code() == Some(1) && said(&refused).contains("credentials"), "{}", said(&refused));
+    assert!(as_client(&["get", "pear"], "new").status.success());
+    node.signal(Signal::TERM);
+    node.wait_for("stopped");
+    assert_eq!(node.end().0, Some(0));
 }
 
 #[test]
