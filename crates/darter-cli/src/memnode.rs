@@ -28,6 +28,7 @@ Examples:
   darter memnode --listen 127.0.0.1:7000 --size 1G
   darter memnode --listen 10.0.0.1:7000 --size 8G --file /var/lib/darter/region --token-file token
   darter memnode --listen 10.0.0.1:7000 --size 8G --durability log --log /var/lib/darter/log --token-file token
+  darter memnode --listen 10.0.0.1:7000 --size 8G --token-file token --limits limits.toml
   darter memnode --listen 10.0.0.1:7000 --size 8G --huge-pages --rdma mlx5_0 --token-file token
   darter memnode --listen 10.0.0.1:7000 --size 8G --token-file token --views etcd://10.0.0.9:2379/darter \
     --replicas 10.0.0.1:7000+10.0.0.2:7000")]
@@ -139,6 +140,16 @@ struct Limits {
     /// Time in seconds after SIGTERM for peers to read their replies
     #[arg(help_heading = "Limits", long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     drain: Duration,
+    /// File with limits on the verbs and bytes per second of sessions and tenants, in TOML; it is read
+    /// again when it changes
+    #[arg(
+        help_heading = "Limits",
+        long,
+        value_name = "FILE",
+        requires = "token_file",
+        conflicts_with = "device"
+    )]
+    limits: Option<PathBuf>,
     /// Time in microseconds that a thread polls before it sleeps
     #[arg(help_heading = "Limits", long, value_name = "US", default_value_t = 50)]
     spin: u64,
@@ -214,7 +225,7 @@ impl MemNodeCommand {
             workers: server.as_ref().map_or(0, |server| server.workers()),
             group,
             ..credentials
-        });
+        })?;
         if !self.credentials.are_asked_for() && !listen.ip().is_loopback() {
             warn!(
                 "without --token-file or --tls-client-ca any client that reaches this address can read and write the memory"
@@ -257,10 +268,12 @@ impl FileArgs {
 }
 
 impl Limits {
-    fn options(&self, credentials: MemNodeOptions) -> MemNodeOptions {
+    fn options(&self, credentials: MemNodeOptions) -> Result<MemNodeOptions, Failure> {
         // A size that this machine cannot address means no limit.
         let bytes = |size: ByteSize| usize::try_from(size.0).unwrap_or(usize::MAX);
-        MemNodeOptions {
+        let limits = self.limits.as_deref().map(darter_memnode::Limits::from_file);
+        Ok(MemNodeOptions {
+            limits: limits.transpose().map_err(Failure::usage)?,
             connections_max: self.connections,
             backlog: self.backlog,
             frame_bytes_max: self.frame_bytes.0 as u32,
@@ -270,7 +283,7 @@ impl Limits {
             drain: self.drain,
             spin: Duration::from_micros(self.spin),
             ..credentials
-        }
+        })
     }
 }
 

@@ -91,6 +91,12 @@ pub enum MemNodeError {
         /// The reason.
         what: &'static str,
     },
+    /// Limits cannot be combined with other options.
+    #[error("{what}")]
+    LimitOptions {
+        /// The reason.
+        what: &'static str,
+    },
     /// The options of the memory group are invalid.
     #[error("{what}")]
     GroupOptions {

@@ -145,6 +145,7 @@ impl<'s> EventLoop<'s> {
                 self.wait_for_disk(endpoint);
             }
             let nap = self.service.group.as_ref().map_or(SWEEP / 4, |group| group.nap().min(SWEEP / 4));
+            let nap = self.service.gate.nap(now).map_or(nap, |due| due.min(nap));
             let nap = if now < busy_until { Duration::ZERO } else { nap };
             let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(nap.subsec_nanos()) };
             events.clear();
@@ -160,8 +161,19 @@ impl<'s> EventLoop<'s> {
                     BELL => self.finish_calls(endpoint),
                     LOG_BELL => self.release(endpoint),
                     GROUP_BELL => self.service.group.iter().for_each(Group::quiet),
-                    key => self.serve(key, endpoint),
+                    key => {
+                        let flags = event.flags;
+                        let is_lost = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR);
+                        if is_lost && self.peers.get(&key).is_some_and(Peer::is_throttled) {
+                            self.part(key);
+                        } else {
+                            self.serve(key, endpoint);
+                        }
+                    }
                 }
+            }
+            for key in self.service.gate.due(found) {
+                self.resume(key, endpoint);
             }
             self.service.end_turn(found);
             self.end_group_turn(!events.is_empty() || stop.is_asked());
@@ -230,7 +242,7 @@ impl<'s> EventLoop<'s> {
     /// Sends the results of this turn to the group, and replies that no longer wait to clients. If
     /// nothing has happened, does only the work that is due.
     fn end_group_turn(&mut self, has_happened: bool) {
-        let Service { group: Some(group), sessions, now, .. } = &mut self.service else { return };
+        let Service { group: Some(group), sessions, gate, now, .. } = &mut self.service else { return };
         if !has_happened && !group.is_due(*now) {
             return;
         }
@@ -245,6 +257,7 @@ impl<'s> EventLoop<'s> {
             let mut peer = self.peers.get_mut(&key);
             while let Some((_, id, words)) = answers.next_if(|(to, ..)| *to == key) {
                 if let Some(peer) = &mut peer {
+                    peer.pay_for_reply(size_of_val(words), gate);
                     peer.finish_answered(id, words);
                 }
             }
@@ -332,6 +345,14 @@ impl<'s> EventLoop<'s> {
             }
         }
         false
+    }
+
+    /// Serves a connection that has waited because of a limit.
+    fn resume(&mut self, key: u64, endpoint: &mut LocalEndpoint) {
+        if let Some(peer) = self.peers.get_mut(&key) {
+            peer.resume(self.service.now);
+            self.serve(key, endpoint);
+        }
     }
 
     /// Serves one connection, then updates the events that its socket is watched for.
@@ -426,6 +447,10 @@ impl<'s> EventLoop<'s> {
         {
             self.is_paused = self.watch_for(listener, LISTENER, (true, false)).is_err();
         }
+        if !self.service.gate.is_open() {
+            self.service.gate.renew(self.service.now);
+            self.service.metrics.know_tenants(|| self.service.gate.counts());
+        }
         self.service.log.tick(self.service.now);
         self.service.metrics.swept(self.service.now);
     }
@@ -438,6 +463,9 @@ impl<'s> EventLoop<'s> {
         info!(connections = self.peers.len(), "draining");
         self.accept();
         self.listener = None;
+        for key in self.service.gate.release() {
+            self.resume(key, endpoint);
+        }
         let keys: Vec<u64> = self.peers.keys().copied().collect();
         for key in keys {
             self.serve(key, endpoint);

@@ -29,6 +29,7 @@ mod group;
 mod group_metrics;
 mod held;
 mod ledger;
+mod limits;
 mod log_metrics;
 mod metrics;
 mod metrics_port;
@@ -45,6 +46,7 @@ mod workers;
 pub use darter_telemetry::{HttpPort, PortError, Stop};
 pub use error::MemNodeError;
 pub use group::{GroupOptions, Views};
+pub use limits::{Limits, LimitsError};
 pub use metrics::{DroppedFor, Health, MemNodeCounts, MemNodeMetrics, RefusedFor};
 pub use metrics_port::serve_metrics;
 pub use options::MemNodeOptions;
@@ -102,6 +104,11 @@ impl MemNode {
         if log.is_some() && options.device.is_some() {
             return Err(MemNodeError::LogOptions {
                 what: "a region with a log cannot be reached through an RDMA device: its verbs bypass the log",
+            });
+        }
+        if options.limits.is_some() && options.device.is_some() {
+            return Err(MemNodeError::LimitOptions {
+                what: "limits cannot be combined with an RDMA device: its verbs bypass the node's processor",
             });
         }
         if options.group.is_some()
@@ -183,6 +190,7 @@ impl MemNode {
             workers: self.workers,
             journal: self.journal,
             group: self.group,
+            gate: limits::Gate::new(self.options.limits.clone(), Instant::now()),
             metrics: &self.metrics,
             log: LogLimiter::new(Instant::now()),
             connections_max: self.options.connections_max,

@@ -2,11 +2,12 @@
 //! the log's last line can read them at any time.
 
 use crate::group_metrics::GroupMetrics;
+use crate::limits::TenantCounts;
 use crate::log_metrics::LogMetrics;
 use darter_fabric::VerbKind;
 use darter_fabric::wire::{Credential, Refusal};
 use darter_telemetry::counters::{Counter, Histogram, NANOS_BOUNDS, one_two_five};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Why a connection was refused.
@@ -119,6 +120,8 @@ pub struct MemNodeMetrics {
     swept_ms: Counter,
     /// The log's counters, if one is kept.
     pub(crate) log: Option<Arc<LogMetrics>>,
+    /// The tenants, if there are limits.
+    tenants: Mutex<Vec<(String, Arc<TenantCounts>)>>,
     /// The credentials that were read from files.
     pub(crate) credentials: Vec<Credential>,
     /// The memory group's counters, if the node is a replica.
@@ -166,6 +169,7 @@ impl MemNodeMetrics {
     pub(crate) fn new(region_bytes: u64, log: Option<Arc<LogMetrics>>) -> Self {
         Self {
             log,
+            tenants: Mutex::default(),
             credentials: Vec::new(),
             group: None,
             began: Instant::now(),
@@ -203,6 +207,16 @@ impl MemNodeMetrics {
     /// Counts an iteration of the event loop.
     pub(crate) fn turned(&self, took: Duration) {
         self.turn_nanos.record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Notes the tenants with limits.
+    pub(crate) fn know_tenants(&self, tenants: impl FnOnce() -> Vec<(String, Arc<TenantCounts>)>) {
+        *self.tenants.lock().unwrap_or_else(PoisonError::into_inner) = tenants();
+    }
+
+    /// Returns the tenants with limits.
+    pub(crate) fn tenants(&self) -> Vec<(String, Arc<TenantCounts>)> {
+        self.tenants.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Records when the serving thread last swept.

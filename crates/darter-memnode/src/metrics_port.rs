@@ -1,6 +1,7 @@
 //! The metrics of a memory node in Prometheus' format, and the HTTP port that serves them.
 
 use crate::group_metrics::{GroupMetrics, ROLES};
+use crate::limits::TenantCounts;
 use crate::log_metrics::LogMetrics;
 use crate::metrics::{DroppedFor, Health, MemNodeMetrics, RefusedFor, VERB_KINDS};
 use darter_telemetry::counters::Counter;
@@ -10,6 +11,8 @@ use darter_telemetry::http::{Handler, HttpPort, HttpRequest, Outcome, PortError,
 use darter_telemetry::openmetrics::{MetricsWriter, NANOS_PER_SECOND};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt::Error;
@@ -103,6 +106,7 @@ impl Collector for MemNodeMetrics {
         page.gauge("region", "Memory served", bytes, self.region_bytes)?;
         page.gauge("draining", "1 if the node is stopping", None, self.is_draining.get())?;
         encode_credentials(&mut page, &self.credentials)?;
+        encode_tenants(&mut page, &self.tenants())?;
         if let Some(log) = &self.log {
             encode_log(&mut page, log)?;
         }
@@ -116,6 +120,37 @@ impl Collector for MemNodeMetrics {
             &ConstGauge::new(self.uptime().as_secs_f64()),
         )
     }
+}
+
+/// Writes the metrics of tenants, if there are limits.
+fn encode_tenants(
+    page: &mut MetricsWriter<'_>,
+    tenants: &[(String, Arc<TenantCounts>)],
+) -> Result<(), Error> {
+    if tenants.is_empty() {
+        return Ok(());
+    }
+    let each = |count: fn(&TenantCounts) -> u64| {
+        tenants.iter().map(move |(name, counts)| ([("tenant", name.as_str())], count(counts)))
+    };
+    let bytes = Some(&Unit::Bytes);
+    page.gauges(
+        "tenant_connections",
+        "Connections of a tenant",
+        None,
+        each(|tenant| tenant.connections.get()),
+    )?;
+    page.counters("tenant_verbs", "Verbs of a tenant's requests", None, each(|tenant| tenant.verbs.get()))?;
+    let help = "Bytes of a tenant's requests and replies";
+    page.counters("tenant_transferred", help, bytes, each(|tenant| tenant.bytes.get()))?;
+    let help = "Requests that waited because of a limit of their tenant or session";
+    page.counters("tenant_delays", help, None, each(|tenant| tenant.delays.get()))?;
+    let delays = tenants.iter().map(|(name, counts)| {
+        let seconds = counts.delay_nanos.get() as f64 / NANOS_PER_SECOND;
+        ([("tenant", name.as_str())], ConstCounter::new(seconds))
+    });
+    let help = "Time that these requests waited";
+    page.each("tenant_delay", help, Some(&Unit::Seconds), MetricType::Counter, delays)
 }
 
 /// Writes the metrics of the memory group.

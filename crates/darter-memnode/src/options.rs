@@ -1,6 +1,7 @@
 //! The options of a memory node.
 
 use crate::group::GroupOptions;
+use crate::limits::Limits;
 use darter_fabric::Procedures;
 use darter_fabric::rdma::DeviceName;
 use darter_fabric::wire::{self, ClientTls, Credential, NodeTls, Secrets};
@@ -28,6 +29,9 @@ pub struct MemNodeOptions {
     /// Makes the node one replica of a memory group. Its region must be zeroed memory of this
     /// process, without a log; RDMA and procedures are not supported.
     pub group: Option<GroupOptions>,
+    /// Limits on the load of sessions and tenants; other tenants' tokens. Not supported with
+    /// `device`.
+    pub limits: Option<Limits>,
     /// Maximum number of connections.
     pub connections_max: usize,
     /// Maximum number of connections that wait to be accepted; the system may allow fewer
@@ -55,7 +59,8 @@ impl MemNodeOptions {
     pub fn credentials(&self) -> Vec<Credential> {
         let tls = self.tls.as_ref().map(NodeTls::credential);
         let to_replicas = self.group.as_ref().and_then(|group| group.tls.as_ref()).map(ClientTls::credential);
-        self.token.credential().into_iter().chain(tls).chain(to_replicas).collect()
+        let limits = self.limits.as_ref().map(Limits::credential);
+        self.token.credential().into_iter().chain(tls).chain(to_replicas).chain(limits).collect()
     }
 }
 
@@ -69,6 +74,7 @@ impl Default for MemNodeOptions {
             workers: 0,
             calls_waiting_max: 1024,
             group: None,
+            limits: None,
             connections_max: 1024,
             backlog: 1024,
             frame_bytes_max: wire::FRAME_BYTES_MAX,

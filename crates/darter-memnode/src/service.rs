@@ -2,6 +2,7 @@
 //! log.
 
 use crate::group::Group;
+use crate::limits::Gate;
 use crate::metrics::{DroppedFor, MemNodeMetrics, RefusedFor};
 use crate::options::MemNodeOptions;
 use crate::queues::{QueueId, Queues};
@@ -54,6 +55,8 @@ pub(crate) struct Service<'s> {
     pub(crate) journal: Option<Journal>,
     /// `None` if the node is not a replica.
     pub(crate) group: Option<Group>,
+    /// The limits on the load of sessions and tenants.
+    pub(crate) gate: Gate,
     pub(crate) metrics: &'s MemNodeMetrics,
     pub(crate) log: LogLimiter<LogLine>,
     /// Maximum number of connections that have completed the handshake.

@@ -20,7 +20,9 @@ mod verbs;
 pub use buffer::{Inbox, Outbox};
 pub use calls::{put_call, put_fault, take_call, take_fault, take_words};
 pub use channel::Channel;
-pub use credentials::{Credential, CredentialStatus, Expiry, SecretList, Secrets, SecretsError};
+pub use credentials::{
+    Content, Credential, CredentialStatus, Expiry, Loaded, SecretList, Secrets, SecretsError, Watched,
+};
 pub use format::{
     Challenge, Control, DIGEST_BYTES, Digest, FRAME_BYTES_MAX, FramedHead, GroupStatus, HEADER_BYTES, Hello,
     IS_DURABLE, IS_REPLICA, MAGIC, MESSAGE_BYTES_MAX, Opening, Pairing, RELAY_BYTES_MAX, RELAY_CHANNEL,

@@ -34,6 +34,7 @@ mod overlapping;
 mod page;
 mod peers;
 mod pubsub;
+mod rotation;
 mod runs;
 mod scripting;
 mod scripts_alike;

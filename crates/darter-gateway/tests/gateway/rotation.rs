@@ -32,9 +32,8 @@ fn a_password_changes_and_clients_and_gateways_stay_connected() {
     let pool = Pool::new();
     let doors = [pool.door(options()), pool.door(options())];
     let ok = Reply::Simple("OK".to_owned());
-    let accepted = |password: &str| {
-        doors.each_ref().map(|door| door.client().say(&format!("auth {password}")) == ok)
-    };
+    let accepted =
+        |password: &str| doors.each_ref().map(|door| door.client().say(&format!("auth {password}")) == ok);
     let mut early = doors[0].client();
     assert_eq!(early.say("auth old"), ok);
     assert_eq!((accepted("old"), accepted("new")), ([true; 2], [false; 2]));
@@ -64,9 +63,7 @@ fn a_gateway_shows_its_renewed_certificate() {
     let own = first.sign("127.0.0.1", LATER);
     let tls = NodeTls::from_files(own.files(), None).unwrap();
     let door = Pool::new().door(GatewayOptions { tls: Some(tls), ..GatewayOptions::default() });
-    let pongs = || {
-        [&first, &second].map(|ca| talk(&door, &ca.client(None), b"PING\r\n", 7) == b"+PONG\r\n")
-    };
+    let pongs = || [&first, &second].map(|ca| talk(&door, &ca.client(None), b"PING\r\n", 7) == b"+PONG\r\n");
     assert_eq!(pongs(), [true, false]);
     let renewed = second.sign("127.0.0.1", LATER);
     std::fs::copy(&renewed.certificate, &own.certificate).unwrap();

@@ -1,6 +1,7 @@
 //! The handshake of a connection: hello, challenge, proof, welcome.
 
 use super::Peer;
+use crate::limits::TenantId;
 use crate::metrics::RefusedFor;
 use crate::service::Service;
 use darter_fabric::Fabric;
@@ -47,8 +48,11 @@ impl Peer {
     ) -> Option<usize> {
         let proof: Proof = wire::head(bytes)?;
         let tokens = service.options.token.current();
-        let known = tokens.iter().find(|token| transcript.is_proven(token, Side::Client, &proof));
-        let known = if tokens.is_empty() { Some(&b""[..]) } else { known };
+        let is_shown = |token: &[u8]| transcript.is_proven(token, Side::Client, &proof);
+        let own = tokens.iter().find(|token| is_shown(token)).map(<[u8]>::to_vec);
+        let own = if tokens.is_empty() { Some(Vec::new()) } else { own };
+        service.gate.renew(service.now);
+        let known = service.gate.shown(is_shown).or(own.map(|token| (TenantId::default(), token)));
         let failure = service.log_failure();
         let (refusal, text) = if known.is_none() {
             (Refusal::Credentials, "missing or wrong token")
@@ -77,8 +81,9 @@ impl Peer {
             reserved: 0,
             proof: Proof::default(),
         };
-        if let Some(token) = known {
-            welcome.proof = transcript.prove(token, Side::Node);
+        if let Some((tenant, token)) = known {
+            self.tenant = tenant;
+            welcome.proof = transcript.prove(&token, Side::Node);
             (welcome.region_bytes, welcome.boot_id) = (service.region.node_bytes(0), service.boot_id);
             if let Some(group) = &service.group {
                 group.introduce(&mut welcome);
@@ -91,6 +96,7 @@ impl Peer {
             self.session = transcript.session;
             self.prompt = service.now;
             service.sessions.enter(self.session);
+            service.gate.enter(self.session, self.tenant, service.now);
             self.need = service.note_facts();
             service.accepted(self.address, self.session);
         } else {

@@ -5,6 +5,7 @@ mod grouped;
 mod requests;
 
 use crate::held::HeldReplies;
+use crate::limits::{Cost, Gate, TenantId};
 use crate::metrics::{DroppedFor, RefusedFor};
 use crate::options::MemNodeOptions;
 use crate::queues::QueueId;
@@ -52,6 +53,12 @@ pub(crate) struct Peer {
     /// The transcript that the client's proof must cover, after the challenge.
     transcript: Option<Transcript>,
     is_greeted: bool,
+    /// The tenant whose token the client has shown.
+    tenant: TenantId,
+    /// Its place among the connections that wait because of a limit, until a request is served.
+    turn: Option<u64>,
+    /// It waits because of a limit: no request is taken until it is due.
+    is_throttled: bool,
     /// No further requests are read; the contents of `output` are still sent.
     is_closing: bool,
     /// Whether complete frames may have arrived that were not executed, because there was no room
@@ -92,6 +99,9 @@ impl Peer {
             group: Grouped::default(),
             transcript: None,
             is_greeted: false,
+            tenant: TenantId::default(),
+            turn: None,
+            is_throttled: false,
             is_closing: false,
             has_frames: false,
             fault: None,
@@ -108,6 +118,17 @@ impl Peer {
 
     pub(crate) fn is_greeted(&self) -> bool {
         self.is_greeted
+    }
+
+    /// Returns whether it waits because of a limit.
+    pub(crate) fn is_throttled(&self) -> bool {
+        self.is_throttled
+    }
+
+    /// Ends its wait.
+    pub(crate) fn resume(&mut self, now: Instant) {
+        self.is_throttled = false;
+        self.prompt = now;
     }
 
     /// Returns the bytes of its buffers.
@@ -132,6 +153,8 @@ impl Peer {
         }
         let fault = if self.output.waiting() > 0 {
             DroppedFor::Unread
+        } else if self.is_throttled {
+            return None;
         } else if !self.is_greeted || !self.input.arrived().is_empty() {
             DroppedFor::Silent
         } else {
@@ -212,6 +235,7 @@ impl Peer {
         }
         if self.is_greeted {
             service.sessions.leave(self.session);
+            service.gate.leave(self.session, self.tenant);
             service.greeted -= 1;
         }
         if let Some(group) = &mut service.group {
@@ -241,9 +265,10 @@ impl Peer {
             if self.send(service).is_err() {
                 return Progress::Ended;
             }
-            if self.is_closing || self.is_full(service.options) || self.defers(service) {
+            if self.is_closing || self.is_full(service.options) || self.defers(service) || self.is_throttled {
                 // Reading resumes when the client has read its replies, or the disk or the other
-                // replicas have caught up; if the connection is closing, never.
+                // replicas have caught up, or its limit allows it; if the connection is closing,
+                // never.
                 break;
             }
             if self.has_frames {
@@ -322,11 +347,11 @@ impl Peer {
     /// replies are waiting or still to be produced.
     pub(crate) fn interest(&self, options: &MemNodeOptions) -> (bool, bool) {
         let is_full = self.is_full(options);
-        let hears = !self.is_closing && !is_full;
+        let hears = !self.is_closing && !is_full && !self.is_throttled;
         // Replies that wait for the log are sent when the log's bell rings.
         let sends = self.output.waiting() > 0
             || self.is_closing && self.held.is_empty()
-            || self.has_frames && (!is_full || self.held.is_empty());
+            || self.has_frames && !self.is_throttled && (!is_full || self.held.is_empty());
         (hears, sends)
     }
 
@@ -353,6 +378,10 @@ impl Peer {
                 break;
             }
             let arrived = input.arrived();
+            if !arrived.is_empty() && self.must_wait(service) {
+                (self.has_frames, self.is_throttled) = (true, true);
+                break;
+            }
             let (at, was_greeted) = (self.output.bytes.len(), self.is_greeted);
             self.need = 0;
             let taken = if self.is_greeted {
@@ -363,11 +392,42 @@ impl Peer {
             } else {
                 self.take_hello(arrived, service)
             };
+            if was_greeted && let Some(count) = taken {
+                self.pay(arrived, count + self.output.bytes.len() - at, service);
+            }
             self.hold_back(at, !was_greeted, service);
             let Some(count) = taken else { break };
             input.take(count);
         }
         self.input = input;
+    }
+}
+
+/// Limits on the load of its session and tenant.
+impl Peer {
+    /// Returns whether its next request must wait, and then notes that it does. Other replicas and
+    /// a node that stops never wait.
+    fn must_wait(&mut self, service: &mut Service<'_>) -> bool {
+        if !self.is_greeted || service.is_draining || self.group.is_replica() {
+            return false;
+        }
+        let (key, session, now) = (self.key, self.session, service.now);
+        service.gate.must_wait(key, session, self.tenant, &mut self.turn, now)
+    }
+
+    /// Takes the cost of a reply that came later than its request was taken.
+    pub(crate) fn pay_for_reply(&self, bytes: usize, gate: &mut Gate) {
+        gate.take(self.session, self.tenant, Cost { verbs: 0, bytes: bytes as u64 });
+    }
+
+    /// Takes the cost of the request at the beginning of some bytes from its accounts.
+    fn pay(&mut self, request: &[u8], bytes: usize, service: &mut Service<'_>) {
+        if service.gate.is_open() || self.group.is_replica() {
+            return;
+        }
+        let verbs = wire::head::<RequestHead>(request).map_or(1, |head| u64::from(head.verbs.max(1)));
+        service.gate.take(self.session, self.tenant, Cost { verbs, bytes: bytes as u64 });
+        self.turn = None;
     }
 }
 

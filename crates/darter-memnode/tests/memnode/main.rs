@@ -12,6 +12,7 @@ mod durable;
 mod examples;
 mod executors;
 mod groups;
+mod limits;
 mod links;
 mod operating;
 mod rdma;

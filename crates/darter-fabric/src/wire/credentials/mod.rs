@@ -11,6 +11,4 @@ mod watched;
 pub use secrets::{SecretList, Secrets, SecretsError};
 #[cfg(feature = "tls")]
 pub(super) use validity::{earliest_end, latest_end};
-#[cfg(feature = "tls")]
-pub(super) use watched::{Content, Loaded, Watched};
-pub use watched::{Credential, CredentialStatus, Expiry};
+pub use watched::{Content, Credential, CredentialStatus, Expiry, Loaded, Watched};

@@ -19,10 +19,12 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// The time for which content that cannot be used may be half of a change.
 const DOUBT: Duration = Duration::from_secs(1);
 
-/// One of the files, and its content.
+/// A file and its content.
 #[derive(Clone, Debug)]
-pub(in crate::wire) struct Content {
+pub struct Content {
+    /// The file.
     pub path: PathBuf,
+    /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
@@ -39,8 +41,11 @@ pub struct Expiry {
 }
 
 /// A value and the validity of the certificates that it was made of.
-pub(in crate::wire) struct Loaded<T> {
+#[derive(Debug)]
+pub struct Loaded<T> {
+    /// The value.
     pub value: T,
+    /// The validity of each file of certificates.
     pub expiries: Vec<Expiry>,
 }
 
@@ -97,8 +102,8 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// A value made of files. Clones share it.
-pub(in crate::wire) struct Watched<T>(Arc<Inner<T>>);
+/// A value made of files, which is made again when they change. Clones share it.
+pub struct Watched<T>(Arc<Inner<T>>);
 
 impl<T> Clone for Watched<T> {
     fn clone(&self) -> Self {
@@ -175,7 +180,7 @@ impl<T: Send + Sync + 'static> Watched<T> {
     ///
     /// # Errors
     /// Fails if a file cannot be read, with the error of `unreadable`, or if `load` fails.
-    pub(in crate::wire) fn new<E: fmt::Display>(
+    pub fn new<E: fmt::Display>(
         what: &'static str,
         files: Vec<PathBuf>,
         bytes_max: u64,
@@ -202,13 +207,13 @@ impl<T: Send + Sync + 'static> Watched<T> {
     }
 
     /// Returns the value, of the files as they are now.
-    pub(in crate::wire) fn current(&self) -> Arc<T> {
+    pub fn current(&self) -> Arc<T> {
         self.0.look(false, Instant::now());
         Arc::clone(&self.0.state().value)
     }
 
     /// Returns a handle that does not depend on the value's type.
-    pub(in crate::wire) fn credential(&self) -> Credential {
+    pub fn credential(&self) -> Credential {
         Credential(Arc::<Inner<T>>::clone(&self.0))
     }
 }
