@@ -99,8 +99,11 @@ impl PoolArgs {
 
     /// Opens or creates a pool for a gateway. A gateway keeps no state of a lost pool, so it also
     /// serves the pool that replaces it.
-    pub(crate) fn open_to_serve(&self) -> Result<Store, Failure> {
-        self.open_or_create_with(self.options()?.accept_new_pool(true))
+    pub(crate) fn open_to_serve(
+        &self,
+        limit: impl FnOnce(StoreOptions) -> StoreOptions,
+    ) -> Result<Store, Failure> {
+        self.open_or_create_with(limit(self.options()?.accept_new_pool(true)))
     }
 
     fn open_or_create_with(&self, options: StoreOptions) -> Result<Store, Failure> {

@@ -107,6 +107,14 @@ struct Limits {
     #[cfg(feature = "scripts")]
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     script_bytes: ByteSize,
+    /// Maximum size of the pool's memory that this gateway takes, in whole blocks; commands that need
+    /// more fail as if the pool were full
+    #[arg(long, value_name = "SIZE")]
+    pool_bytes: Option<ByteSize>,
+    /// Size of free memory that this gateway leaves on each memory node, for commands that delete,
+    /// check or move data
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    reserve: ByteSize,
     /// Time in seconds after SIGTERM for requests to finish
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     drain: Duration,
@@ -149,7 +157,10 @@ impl ServeCommand {
         let stop = asked_to_stop(self.until_stdin_closes, Some(self.limits.drain + LEAVE_PATIENCE))?;
         allow_open_files(self.limits.connections);
         let credentials = self.pool_credentials.of_a_client();
-        let store = PoolArgs::new(self.pool.clone(), self.index, credentials).open_to_serve()?;
+        let store = PoolArgs::new(self.pool.clone(), self.index, credentials).open_to_serve(|options| {
+            let quota = self.limits.pool_bytes.map_or(u64::MAX, |size| size.0);
+            options.quota_bytes(quota).reserve_bytes(self.limits.reserve.0)
+        })?;
         let gateway = Gateway::bind(self.resp, store, options).map_err(Failure::failed)?;
         // Serves until the gateway has ended.
         let status = self.http.map(|address| gateway.serve_status(address));

@@ -202,6 +202,17 @@ impl<F: Fabric> Pool<F> {
         }
     }
 
+    /// Limits the blocks that this process takes from now on: to `quota` bytes, and so that free
+    /// blocks of `reserve` bytes are left on each memory node, for processes without this limit.
+    /// Blocks that the process has are kept. An allocation that needs more fails with
+    /// [`PoolError::OutOfSpace`], after it has waited for freed memory as in a full pool. Processes
+    /// that take blocks at the same instant can leave one block each less than the reserve.
+    ///
+    /// The limit is kept by this process itself: memory nodes know no blocks.
+    pub fn limit_blocks(&self, quota: u64, reserve: u64) {
+        self.process.blocks.limit_blocks(quota, reserve);
+    }
+
     /// For tests: limits the number of objects of each size that this process's clients keep from
     /// now on. With a limit of 1, freed memory is reused at once.
     #[doc(hidden)]

@@ -56,6 +56,7 @@ pub(crate) struct Waits {
 impl OpenStore {
     pub(crate) fn new(open: OpenIndex, options: &StoreOptions) -> Arc<Self> {
         let open = Arc::new(open);
+        open.pool.limit_blocks(options.quota_bytes, options.reserve_bytes);
         let sweeper = (options.maintenance && options.sweep).then(|| Sweeper::new(Arc::clone(&open)));
         let open = Held(Some(open));
         Arc::new(Self { upkeep: OnceLock::new(), sweeper, open, auto_adjust: options.auto_adjust })

@@ -34,6 +34,8 @@ pub struct StoreOptions {
     pub(crate) accept_copy: bool,
     pub(crate) rejoin: bool,
     pub(crate) accept_new_pool: bool,
+    pub(crate) quota_bytes: u64,
+    pub(crate) reserve_bytes: u64,
     #[cfg(feature = "tcp")]
     pub(crate) tcp: TcpOptions,
 }
@@ -58,6 +60,8 @@ impl Default for StoreOptions {
             accept_copy: false,
             rejoin: true,
             accept_new_pool: false,
+            quota_bytes: u64::MAX,
+            reserve_bytes: 0,
             #[cfg(feature = "tcp")]
             tcp: TcpOptions::default(),
         }
@@ -231,6 +235,51 @@ impl StoreOptions {
     /// ```
     pub fn lease(mut self, lease: Duration) -> Self {
         self.pool.lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX).max(1);
+        self
+    }
+
+    /// Limits the memory of the pool that this process takes, in bytes, rounded down to whole
+    /// blocks. A process that writes needs two blocks on each node. Beyond the limit, operations
+    /// that need more memory fail as in a full pool ([`Error::is_out_of_space`](crate::Error::is_out_of_space));
+    /// memory of deleted and overwritten pairs is used again. What the process has stored stays when
+    /// it ends, and then no longer counts. Default: no limit.
+    ///
+    /// This process limits itself: memory nodes know no pools.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// let store = darter::Store::options().quota_bytes(8 << 20).open("mem:32M")?;
+    /// let stored = (0..200_u32).map(|n| store.put(n.to_be_bytes(), [7; 100_000]));
+    /// let full = stored.collect::<Result<Vec<_>, _>>().unwrap_err();
+    /// assert!(full.is_out_of_space(), "20 MB fit into the pool, but not into the quota");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn quota_bytes(mut self, bytes: u64) -> Self {
+        self.quota_bytes = bytes;
+        self
+    }
+
+    /// Leaves free memory of this many bytes on each memory node to processes without this option:
+    /// those that delete, check or move data. Operations that need more memory fail as in a full
+    /// pool. Default: 0.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let directory = tempfile::tempdir().expect("a directory");
+    /// # let name = format!("file:{}?size=32M", directory.path().join("pool").display());
+    /// let store = darter::Store::options().reserve_bytes(8 << 20).open(&name)?;
+    /// let mut stored = (0..300_u32).map(|n| store.put(n.to_be_bytes(), [7; 100_000]));
+    /// assert!(stored.find_map(Result::err).is_some_and(|full| full.is_out_of_space()));
+    /// let other = darter::Store::open(&name)?;
+    /// other.put("pear", [7; 100_000])?; // from the reserve
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn reserve_bytes(mut self, bytes: u64) -> Self {
+        self.reserve_bytes = bytes;
         self
     }
 

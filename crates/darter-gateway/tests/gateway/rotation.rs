@@ -1,7 +1,8 @@
 //! Passwords and certificates that change while gateways serve.
 
 use crate::authority::{Authority, LATER};
-use crate::door::{LONG, Pool, Reply};
+use crate::door::{LONG, Reply};
+use crate::peers::Pool;
 use crate::tls::talk;
 use darter_fabric::wire::{NodeTls, Secrets};
 use darter_gateway::GatewayOptions;

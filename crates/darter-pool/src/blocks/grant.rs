@@ -170,16 +170,18 @@ impl<F: Fabric> Blocks<F> {
         kind: AllocKind,
         new_blocks: NewBlocks,
     ) -> Result<bool, PoolError> {
+        if !self.may_own_more() {
+            return Ok(false);
+        }
         let words = self.read_block_table(endpoint, node).await?;
         let table: Vec<_> = (0u32..)
             .zip(words)
             .filter_map(|(index, word)| Some((BlockId { node, index }, BlockWord::decode(word)?)))
             .collect();
         let is_free = |(_, word): &&(BlockId, BlockWord)| word.state == BlockState::Free;
+        let free = table.iter().filter(is_free).count();
         let room_min = match new_blocks {
-            NewBlocks::Surplus if table.iter().filter(is_free).count() <= BLOCKS_FOR_OTHERS => {
-                return Ok(false);
-            }
+            NewBlocks::Surplus if free <= BLOCKS_FOR_OTHERS => return Ok(false),
             NewBlocks::Surplus => u64::MAX,
             NewBlocks::Roomy => self.layout().block_bytes / ROOM_PART_MIN,
             NewBlocks::Any => 0,
@@ -189,6 +191,11 @@ impl<F: Fabric> Blocks<F> {
             if is_closed && word.closed_room() >= room_min && self.reopen(endpoint, block, word).await? {
                 return Ok(true);
             }
+        }
+        // Another process may take a free block at the same time, which then counts against the
+        // reserve.
+        if !self.may_take_free(free) {
+            return Ok(false);
         }
         for &(block, word) in &table {
             if word.state == BlockState::Free && self.grant(endpoint, block, word, kind).await? {

@@ -2,7 +2,7 @@
 
 use darter_fabric::{Fabric, GlobalAddr, ObjectState};
 use std::collections::{BTreeSet, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::block::MemberId;
@@ -35,6 +35,10 @@ pub(crate) struct Blocks<F: Fabric> {
     pub(super) handing_over: AtomicBool,
     /// No blocks are handed over.
     pub(super) never_hands_over: AtomicBool,
+    /// Most bytes of blocks that this process takes.
+    quota_bytes: AtomicU64,
+    /// Bytes of free blocks on each node that this process leaves to others.
+    reserve_bytes: AtomicU64,
     /// Blocks of others in which this process has freed objects.
     touched: Mutex<BTreeSet<BlockId>>,
 }
@@ -49,6 +53,8 @@ impl<F: Fabric> Blocks<F> {
             has_met_others: AtomicBool::new(false),
             handing_over: AtomicBool::new(false),
             never_hands_over: AtomicBool::new(false),
+            quota_bytes: AtomicU64::new(u64::MAX),
+            reserve_bytes: AtomicU64::new(0),
             touched: Mutex::default(),
             fabric,
             layout,
@@ -76,6 +82,25 @@ impl<F: Fabric> Blocks<F> {
     /// Locks the books of the blocks.
     pub(super) fn heap(&self) -> MutexGuard<'_, Heap> {
         lock(&self.heap)
+    }
+
+    /// Limits the blocks that this process takes from now on: to a number of bytes, and so that on
+    /// each node free blocks of `reserve` bytes are left.
+    pub(crate) fn limit_blocks(&self, quota: u64, reserve: u64) {
+        self.quota_bytes.store(quota, Ordering::Relaxed);
+        self.reserve_bytes.store(reserve, Ordering::Relaxed);
+    }
+
+    /// Returns whether this process may own another block.
+    pub(super) fn may_own_more(&self) -> bool {
+        let quota = self.quota_bytes.load(Ordering::Relaxed);
+        quota == u64::MAX || (self.heap().blocks().count() as u64 + 1) * self.layout.block_bytes <= quota
+    }
+
+    /// Returns whether this process may take one of a number of free blocks of a node.
+    pub(super) fn may_take_free(&self, free: usize) -> bool {
+        let reserve = self.reserve_bytes.load(Ordering::Relaxed);
+        reserve == 0 || (free as u64).saturating_sub(1) * self.layout.block_bytes >= reserve
     }
 
     /// Notes that another member was live at the same time as this one.

@@ -14,6 +14,7 @@ mod key_spaces;
 mod killed_writers;
 mod model;
 mod out_of_space;
+mod quotas;
 mod session_futures;
 mod sessions;
 mod snapshots;
