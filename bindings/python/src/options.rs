@@ -1,15 +1,16 @@
 //! The options to open a store, from keyword arguments.
 
 use crate::errors;
-use darter::{IndexKind, StoreOptions, TcpOptions};
+use darter::{IndexKind, Secrets, StoreOptions, TcpOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The names of the options, for the message about an unknown one.
 const NAMES: &str = "create, create_new, truncate, read_only, durable, index, cache_bytes, lease, block_bytes, sweep, \
-                     rejoin, accept_new_pool, accept_copy, token";
+                     rejoin, accept_new_pool, accept_copy, token, token_file";
 
 /// Returns options from keyword arguments.
 ///
@@ -47,6 +48,11 @@ fn with(options: StoreOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResult
         "accept_new_pool" => options.accept_new_pool(value.extract()?),
         "accept_copy" => options.accept_copy(value.extract()?),
         "token" => options.tcp(TcpOptions { token: value.extract::<Vec<u8>>()?.into(), ..TcpOptions::default() }),
+        "token_file" => {
+            let token = Secrets::from_file(&value.extract::<PathBuf>()?, "token");
+            let token = token.map_err(|error| PyValueError::new_err(error.to_string()))?;
+            options.tcp(TcpOptions { token, ..TcpOptions::default() })
+        }
         _ => return Err(PyTypeError::new_err(format!("there is no such option; there are {NAMES}"))),
     })
 }

@@ -91,16 +91,16 @@ fn names(status: &CredentialStatus) -> String {
 
 /// Returns whether a certificate is so near its end that the log warns of it: two weeks, or a third
 /// of its time if that is less.
-fn is_near(expiry: &Expiry, now: SystemTime) -> bool {
-    let lifetime = expiry.until.duration_since(expiry.from).unwrap_or_default();
-    now + NEAR.min(lifetime / 3) >= expiry.until
+fn is_near(from: SystemTime, until: SystemTime, now: SystemTime) -> bool {
+    let lifetime = until.duration_since(from).unwrap_or_default();
+    now + NEAR.min(lifetime / 3) >= until
 }
 
 fn warn_of(expiry: &Expiry, now: SystemTime) {
     let file = expiry.path.display();
     match expiry.until.duration_since(now) {
         Err(_) => error!(%file, "the certificate has expired"),
-        Ok(left) if is_near(expiry, now) => {
+        Ok(left) if is_near(expiry.from, expiry.until, now) => {
             let (days, hours) = (left.as_secs() / 86_400, left.as_secs() / 3600 % 24);
             warn!(%file, days, hours, "the certificate will expire; renew it");
         }
@@ -134,4 +134,21 @@ pub fn encode_credentials(page: &mut MetricsWriter<'_>, credentials: &[Credentia
     let ends = ends.map(|end| ([("file", end.path.display().to_string())], unix_seconds(end.until)));
     let help = "When the certificates of a file cease to be valid, in Unix time";
     page.gauges("certificate_expiry_timestamp", help, seconds, ends)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_come_two_weeks_or_a_third_of_the_time_before_the_end() {
+        const DAY: u64 = 24 * 3600;
+        let expires = |days: u64, left_seconds: u64| {
+            let until = SystemTime::UNIX_EPOCH + Duration::from_secs(20_000 * DAY);
+            let from = until - Duration::from_secs(days * DAY);
+            is_near(from, until, until - Duration::from_secs(left_seconds))
+        };
+        assert!(!expires(365, 14 * DAY + 1) && expires(365, 14 * DAY));
+        assert!(!expires(3, DAY + 1) && expires(3, DAY) && expires(3, 0));
+    }
 }

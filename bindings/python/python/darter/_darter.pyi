@@ -24,6 +24,7 @@ class Options(TypedDict, total=False):
     accept_new_pool: bool
     accept_copy: bool
     token: bytes
+    token_file: str | PathLike[str]
 
 class Stats(TypedDict):
     index: str

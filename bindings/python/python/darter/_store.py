@@ -63,8 +63,9 @@ def open(url: str, **options: Unpack[Options]) -> Store:
 
     Options: `create`, `create_new`, `truncate`, `read_only`, `durable`, `index` (`"quiver"` or
     `"dart"`), `cache_bytes`, `lease` (in seconds), `block_bytes`, `sweep`, `rejoin`,
-    `accept_new_pool`, `accept_copy`, and `token` (of memory nodes). They mean what they mean in
-    `StoreOptions` of the Rust library.
+    `accept_new_pool`, `accept_copy`, and `token` (of memory nodes) or `token_file`, a file with it
+    that is read again when it changes. They mean what they mean in `StoreOptions` of the Rust
+    library.
     """
     return Store(url, **options)
 

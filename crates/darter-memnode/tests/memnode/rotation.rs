@@ -34,6 +34,15 @@ fn with_token(path: &Path) -> TcpOptions {
     TcpOptions { token: Secrets::from_file(path, "token").unwrap(), ..TcpOptions::default() }
 }
 
+/// Sets a flag when it is dropped, also by a panic, so that no thread goes on for ever.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 /// Runs `steps` while threads open sessions with these options, one after another, and add in each.
 /// `steps` gets a function that waits until each thread has opened sessions that began after the
 /// call.
@@ -61,9 +70,9 @@ fn under_load(node: &Node, options: &TcpOptions, steps: impl FnOnce(&dyn Fn())) 
                 opened.iter().zip(before).all(|(count, before)| count.load(Ordering::Acquire) >= before + 2)
             });
         };
+        let _ends = Ends(&ends);
         settle();
         steps(&settle);
-        ends.store(true, Ordering::Release);
     });
     let total: u64 = opened.iter().map(|count| count.load(Ordering::Acquire)).sum();
     assert_eq!(read(&mut watcher) - before, total, "every operation took effect once");
