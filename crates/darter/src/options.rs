@@ -255,7 +255,6 @@ impl StoreOptions {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn quota_bytes(mut self, bytes: u64) -> Self {
         self.quota_bytes = bytes;
         self
@@ -277,7 +276,6 @@ impl StoreOptions {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn reserve_bytes(mut self, bytes: u64) -> Self {
         self.reserve_bytes = bytes;
         self

@@ -32,6 +32,7 @@ pub(crate) enum Progress {
 }
 
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)] // separate facts, in almost any combination
 pub(crate) struct Peer {
     channel: Channel,
     pub(crate) address: SocketAddr,

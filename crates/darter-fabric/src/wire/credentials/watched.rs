@@ -134,6 +134,12 @@ struct State<T> {
 /// The contents of all files, or the reason why one cannot be read.
 type Seen = Result<Vec<Vec<u8>>, String>;
 
+/// Returns the time that files and certificates have, for comparison with theirs and for people.
+#[allow(clippy::disallowed_methods)] // no lease and no time-out depends on it
+fn wall_clock() -> SystemTime {
+    SystemTime::now()
+}
+
 /// The attributes of a file that change with its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Attributes {
@@ -157,7 +163,7 @@ impl From<Metadata> for Attributes {
 impl Attributes {
     /// Returns the attributes of all files, unless one cannot be reached or has changed recently.
     fn settled(files: &[PathBuf]) -> Option<Vec<Self>> {
-        let now = SystemTime::now().checked_sub(SETTLED)?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        let now = wall_clock().checked_sub(SETTLED)?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
         let settled = i64::try_from(now.as_secs()).ok()?;
         let look = |path: &PathBuf| path.metadata().ok().map(Self::from);
         let all: Option<Vec<Self>> = files.iter().map(look).collect();
@@ -194,7 +200,7 @@ impl<T: Send + Sync + 'static> Watched<T> {
         let status = CredentialStatus {
             what,
             files,
-            loaded: SystemTime::now(),
+            loaded: wall_clock(),
             loads: 1,
             failures: 0,
             failure: None,
@@ -257,7 +263,7 @@ impl<T: Send + Sync> Renewable for Inner<T> {
             Ok(loaded) => {
                 *value = Arc::new(loaded.value);
                 status.expiries = loaded.expiries;
-                status.loaded = SystemTime::now();
+                status.loaded = wall_clock();
                 status.loads += 1;
                 status.failure = None;
                 (*judged, *doubtful) = (found, None);
