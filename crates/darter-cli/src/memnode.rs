@@ -144,12 +144,12 @@ struct Limits {
     /// again when it changes
     #[arg(
         help_heading = "Limits",
-        long,
+        long = "limits",
         value_name = "FILE",
         requires = "token_file",
         conflicts_with = "device"
     )]
-    limits: Option<PathBuf>,
+    tenants: Option<PathBuf>,
     /// Time in microseconds that a thread polls before it sleeps
     #[arg(help_heading = "Limits", long, value_name = "US", default_value_t = 50)]
     spin: u64,
@@ -271,7 +271,7 @@ impl Limits {
     fn options(&self, credentials: MemNodeOptions) -> Result<MemNodeOptions, Failure> {
         // A size that this machine cannot address means no limit.
         let bytes = |size: ByteSize| usize::try_from(size.0).unwrap_or(usize::MAX);
-        let limits = self.limits.as_deref().map(darter_memnode::Limits::from_file);
+        let limits = self.tenants.as_deref().map(darter_memnode::Limits::from_file);
         Ok(MemNodeOptions {
             limits: limits.transpose().map_err(Failure::usage)?,
             connections_max: self.connections,

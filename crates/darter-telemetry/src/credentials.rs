@@ -9,8 +9,8 @@ use std::fmt::Error;
 use std::time::{Duration, Instant, SystemTime};
 use tracing::{error, info, warn};
 
-/// The interval between two looks at the files.
-const LOOK: Duration = Duration::from_millis(500);
+/// The interval between two checks of the files.
+const CHECK: Duration = Duration::from_millis(500);
 /// The interval between two warnings of certificates that expire.
 const WARNING: Duration = Duration::from_secs(12 * 3600);
 /// The longest time before the end of a certificate at which the log warns of it.
@@ -24,7 +24,7 @@ pub struct CredentialWatch {
     told: Vec<(u64, u64)>,
     /// Requests to reload that were carried out.
     reloads: usize,
-    next_look: Option<Instant>,
+    next_check: Option<Instant>,
     next_warning: Option<Instant>,
 }
 
@@ -32,27 +32,27 @@ impl CredentialWatch {
     /// Watches credentials.
     pub fn new(credentials: Vec<Credential>) -> Self {
         let told = credentials.iter().map(|_| (1, 0)).collect();
-        Self { credentials, told, reloads: 0, next_look: None, next_warning: None }
+        Self { credentials, told, reloads: 0, next_check: None, next_warning: None }
     }
 
-    /// Reads the files again if they have changed, or if `stop` was told to reload. Does nothing if
-    /// the last look was less than half a second ago.
+    /// Reads the files again if they have changed, or if `stop` requests it. Does nothing if the
+    /// last check was less than half a second ago.
     pub fn tick(&mut self, now: Instant, stop: &Stop) {
-        let asked = stop.reloads();
-        let is_asked = asked != self.reloads;
-        if !is_asked && self.next_look.is_some_and(|next| now < next) {
+        let requested = stop.reloads();
+        let is_requested = requested != self.reloads;
+        if !is_requested && self.next_check.is_some_and(|next| now < next) {
             return;
         }
-        (self.reloads, self.next_look) = (asked, Some(now + LOOK));
-        if is_asked && self.credentials.is_empty() {
-            info!("asked to reload, but no token, password or certificate was read from a file");
+        (self.reloads, self.next_check) = (requested, Some(now + CHECK));
+        if is_requested && self.credentials.is_empty() {
+            info!("a reload was requested, but no token, password or certificate was read from a file");
         }
         let warns = self.next_warning.is_none_or(|next| now >= next);
         for (credential, told) in self.credentials.iter().zip(&mut self.told) {
-            if is_asked {
+            if is_requested {
                 credential.reload();
             } else {
-                credential.look();
+                credential.check();
             }
             let status = credential.status();
             let is_new = status.loads > told.0;
@@ -96,7 +96,7 @@ fn is_near(from: SystemTime, until: SystemTime, now: SystemTime) -> bool {
     now + NEAR.min(lifetime / 3) >= until
 }
 
-#[allow(clippy::disallowed_methods)] // certificates end by the wall clock
+#[expect(clippy::disallowed_methods, reason = "certificates end by the wall clock")]
 fn warn_of(expiry: &Expiry) {
     let now = SystemTime::now();
     let file = expiry.path.display();

@@ -118,7 +118,7 @@ impl Acl {
     /// Replaces the users by those of the pool's records. Returns the users that have changed, and
     /// `None` for each that was removed.
     pub(super) fn load(&self, records: Vec<(String, Vec<u8>)>) -> Vec<(String, Option<Arc<User>>)> {
-        // Kept, so that the passwords do not change meanwhile.
+        // Kept to the end, so that the passwords do not change before that.
         let own = self.renewed();
         let old = self.users();
         let mut new = Users::from([(DEFAULT.to_owned(), Arc::clone(&own.user))]);

@@ -120,7 +120,7 @@ impl Gate {
         self.limits.is_none()
     }
 
-    /// Looks at the file of limits. Returns whether it has changed.
+    /// Reads the file of limits again if it has changed. Returns whether it has.
     pub(crate) fn renew(&mut self, now: Instant) -> bool {
         let Some(plan) = self.limits.as_ref().map(Limits::current) else { return false };
         let has_changed = !Arc::ptr_eq(&plan, &self.plan);

@@ -12,7 +12,8 @@ use std::sync::Arc;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Maximum number of tenants.
 const TENANTS_MAX: usize = 1000;
-/// Minimum rates. Below them, one frame would wait so long that its client gives up the node.
+/// Minimum rates. Below them, one frame would delay the next by more than the ten seconds after
+/// which a client gives up the node.
 const VERBS_MIN: u64 = 1000;
 const BYTES_MIN: u64 = 1 << 20;
 /// The tenant of sessions that show the node's own token.
@@ -161,7 +162,7 @@ impl Plan {
             let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
             if name.is_empty() || name.len() > 64 || !name.bytes().all(is_word) {
                 return Err(format!(
-                    "`{}` is no name of a tenant: letters, digits, -, _ and .",
+                    "`{}` is not a name of a tenant: use letters, digits, -, _ and .",
                     name.escape_debug()
                 ));
             }
@@ -220,7 +221,7 @@ mod tests {
             ("[session]\nbytes_per_second = '4KiB'", "at least"),
             ("[[tenant]]\nname = 'a'", "needs `tokens`"),
             ("[[tenant]]\nname = 'default'\ntokens = ['x']", "the node's own tokens"),
-            ("[[tenant]]\nname = 'a b'\ntokens = ['x']", "no name"),
+            ("[[tenant]]\nname = 'a b'\ntokens = ['x']", "not a name"),
             ("[[tenant]]\nname = 'a'\ntokens = ['']", "1 to 256 bytes"),
             (
                 "[[tenant]]\nname = 'a'\ntokens = ['x']\n[[tenant]]\nname = 'b'\ntokens = ['x']",

@@ -1,5 +1,5 @@
-//! Tokens and certificates that change while a node serves: no client is refused meanwhile,
-//! sessions stay, and bad files change nothing.
+//! Tokens and certificates that change while a node serves: no client is refused, sessions stay, and
+//! bad files change nothing.
 
 use crate::support::authority::{Authority, Certified, LATER};
 use crate::support::gate::gated;
@@ -79,7 +79,7 @@ fn under_load(node: &Node, options: &TcpOptions, steps: impl FnOnce(&dyn Fn())) 
 }
 
 #[test]
-fn a_token_changes_under_load_and_nobody_is_refused() {
+fn a_token_changes_under_load_and_no_client_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let [of_node, of_client] = ["node", "client"].map(|name| directory.path().join(name));
     let write = |path: &Path, tokens: &str| std::fs::write(path, tokens).unwrap();

@@ -1,7 +1,7 @@
 //! Tokens, passwords, certificates and keys that are read again when their files change.
 //!
-//! A credential looks at its files at each new connection, and when its daemon asks for it. Files
-//! that cannot be used leave the last good content in place ([`watched`]).
+//! A credential checks its files at each new connection, and when its daemon requests it. Files that
+//! cannot be used leave the last good content in use ([`watched`]).
 
 mod secrets;
 #[cfg(feature = "tls")]

@@ -1,6 +1,6 @@
 //! A value made of files, which is made again when their content changes.
 //!
-//! A look compares the files' attributes with those of the last look, and reads the files if the
+//! A check compares the files' attributes with those of the last check, and reads the files if the
 //! attributes differ, or if they are so recent that another change might not show in them. Content
 //! that cannot be used is reported when it has been there for a second, because the files of a
 //! certificate and of its key cannot be replaced at one instant. The value of the last good content
@@ -74,20 +74,20 @@ pub struct CredentialStatus {
 pub struct Credential(Arc<dyn Renewable>);
 
 trait Renewable: Send + Sync {
-    fn look(&self, is_asked: bool, now: Instant);
+    fn check(&self, is_asked: bool, now: Instant);
     fn status(&self) -> CredentialStatus;
 }
 
 impl Credential {
     /// Reads the files again if they have changed, and uses their content if it is good. New
     /// connections do this too.
-    pub fn look(&self) {
-        self.0.look(false, Instant::now());
+    pub fn check(&self) {
+        self.0.check(false, Instant::now());
     }
 
     /// Reads the files again, and uses their content if it is good.
     pub fn reload(&self) {
-        self.0.look(true, Instant::now());
+        self.0.check(true, Instant::now());
     }
 
     /// Returns its state.
@@ -123,11 +123,11 @@ struct Inner<T> {
 struct State<T> {
     value: Arc<T>,
     status: CredentialStatus,
-    /// Attributes of the files at the last look; `None` if the files must be read at the next.
+    /// Attributes of the files at the last check; `None` if the next check must read the files.
     seen: Option<Vec<Attributes>>,
     /// What was last put to use or reported as a failure.
     judged: Seen,
-    /// What could not be used at the last look, and when that was first so.
+    /// What could not be used at the last check, and when that was first so.
     doubtful: Option<(Seen, Instant)>,
 }
 
@@ -135,7 +135,7 @@ struct State<T> {
 type Seen = Result<Vec<Vec<u8>>, String>;
 
 /// Returns the time that files and certificates have, for comparison with theirs and for people.
-#[allow(clippy::disallowed_methods)] // no lease and no time-out depends on it
+#[expect(clippy::disallowed_methods, reason = "no lease and no time-out depends on it")]
 fn wall_clock() -> SystemTime {
     SystemTime::now()
 }
@@ -165,8 +165,8 @@ impl Attributes {
     fn settled(files: &[PathBuf]) -> Option<Vec<Self>> {
         let now = wall_clock().checked_sub(SETTLED)?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
         let settled = i64::try_from(now.as_secs()).ok()?;
-        let look = |path: &PathBuf| path.metadata().ok().map(Self::from);
-        let all: Option<Vec<Self>> = files.iter().map(look).collect();
+        let found = |path: &PathBuf| path.metadata().ok().map(Self::from);
+        let all: Option<Vec<Self>> = files.iter().map(found).collect();
         all.filter(|all| all.iter().all(|file| file.modified.0.max(file.changed.0) < settled))
     }
 }
@@ -214,7 +214,7 @@ impl<T: Send + Sync + 'static> Watched<T> {
 
     /// Returns the value, of the files as they are now.
     pub fn current(&self) -> Arc<T> {
-        self.0.look(false, Instant::now());
+        self.0.check(false, Instant::now());
         Arc::clone(&self.0.state().value)
     }
 
@@ -237,10 +237,10 @@ impl<T> Inner<T> {
 }
 
 impl<T: Send + Sync> Renewable for Inner<T> {
-    fn look(&self, is_asked: bool, now: Instant) {
+    fn check(&self, is_asked: bool, now: Instant) {
         let mut state = self.state();
         let State { value, status, seen, judged, doubtful } = &mut *state;
-        // Before the content, so that a change during the read is found at the next look.
+        // Before the content, so that the next check finds a change during the read.
         let attributes = Attributes::settled(&status.files);
         if !is_asked && doubtful.is_none() && attributes.is_some() && *seen == attributes {
             return;
@@ -318,7 +318,7 @@ mod tests {
         fs::write(&first, "7").unwrap();
         let now = Instant::now();
         for _ in 0..4 {
-            pair.0.look(false, now);
+            pair.0.check(false, now);
             let value = *pair.0.state().value;
             let failures = status().failures;
             assert_eq!((value, failures), (1, 0));
@@ -351,7 +351,7 @@ mod tests {
             spoil();
             let now = Instant::now();
             for age in 0..4 {
-                pair.0.look(false, now + DOUBT * age);
+                pair.0.check(false, now + DOUBT * age);
                 let value = *pair.0.state().value;
                 assert_eq!(value, 1);
             }
@@ -363,7 +363,7 @@ mod tests {
         credential.reload();
         assert_eq!(credential.status().failures, 5);
         fs::write(&second, "2").unwrap();
-        credential.look();
+        credential.check();
         assert_eq!((credential.status().loads, credential.status().failure), (2, None));
     }
 }
