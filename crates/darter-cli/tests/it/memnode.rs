@@ -170,6 +170,36 @@ fn memory_nodes_require_the_token() {
     assert_eq!(unread.status.code(), Some(2), "{}", said(&unread));
 }
 
+#[test]
+fn tenants_of_a_node_have_their_own_tokens() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        std::fs::write(directory.path().join(name), text).unwrap();
+        directory.path().join(name).to_str().unwrap().to_owned()
+    };
+    let (token, other) = (file("token", "hare\n"), file("other", "tortoise\n"));
+    let bad = file("bad", "[[tenant]]\nname = 'slow'\n");
+    let node = ["memnode", "--listen", "127.0.0.1:0", "--size", "16M"];
+    for (options, why) in [
+        (&["--limits", &bad][..], "--token-file"),
+        (&["--limits", &bad, "--token-file", &token], "needs `tokens`"),
+        (&["--limits", "absent.toml", "--token-file", &token], "absent.toml: cannot read the limits"),
+    ] {
+        let refused = darter(&[&node[..], options].concat());
+        assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+        assert!(said(&refused).contains(why), "{}", said(&refused));
+    }
+    let limits =
+        file("limits.toml", "[[tenant]]\nname = 'slow'\ntokens = ['tortoise']\nverbs_per_second = 20_000\n");
+    let node = Node::start(&["--token-file", &token, "--limits", &limits]);
+    let url = format!("tcp://{}", node.address);
+    assert!(darter(&["pool", "create", "--pool", &url, "--token-file", &token]).status.success());
+    let put = darter(&["put", "--pool", &url, "--token-file", &other, "k", "v"]);
+    assert!(put.status.success(), "{}", said(&put));
+    let refused = darter(&["get", "--pool", &url, "k"]);
+    assert!(refused.status.code() == Some(1) && said(&refused).contains("credentials"), "{}", said(&refused));
+}
+
 /// Writes a CA's certificate, and certificates signed by it for each of `names`, with their keys.
 fn certify(directory: &Path, names: &[&str]) {
     let write = |name: String, content: String| std::fs::write(directory.join(name), content).unwrap();
