@@ -15,7 +15,6 @@ impl<U: Users> World<U> {
         self.slow.clear();
         self.store_ails_until = 0;
         for node in 0..self.nodes.len() {
-            self.nodes[node].snapshot = None;
             self.come_back(node);
         }
     }

@@ -101,6 +101,12 @@ impl Group {
                 _ if self.dead.contains(&id) => {}
                 Output::Send { to, message } => self.wires.entry((id, to)).or_default().push_back(message),
                 Output::Reply { connection, outcome, .. } => self.replies.push((connection, outcome)),
+                Output::SendAll(message) => {
+                    for to in (0..self.lives.len() as u64).filter(|&to| to != id) {
+                        self.wires.entry((id, to)).or_default().push_back(message.clone());
+                    }
+                }
+                Output::Log(_) => unreachable!("these replicas keep no logs"),
                 Output::Store(request) => {
                     if let StoreRequest::Set(view) = request
                         && view.number == self.store.number + 1

@@ -82,7 +82,8 @@ impl Nodes {
                 channel_frames_max: 64,
                 ..Options::default()
             };
-            let setup = Setup { options, bytes: bytes as usize, content: Some(sim.content(node)) };
+            let content = Some(sim.content(node));
+            let setup = Setup { options, bytes: bytes as usize, content, is_durable: false };
             let seed = seed.wrapping_add(SEED_STEP.wrapping_mul(node.into()));
             World::new(seed, Outcomes::default(), setup, is_traced)
         };
