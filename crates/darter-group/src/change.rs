@@ -138,6 +138,12 @@ impl<M: Memory> Replica<M> {
 
     /// Does the periodic work of a replica that does not serve: suspects a silent primary.
     pub(super) fn watch(&mut self, now: Duration) {
+        let is_over = |when: Duration| now.saturating_sub(when) >= 2 * self.options.patience;
+        if self.follower.surveyed.is_some_and(is_over) && self.proposal.is_none() {
+            // The candidate has not succeeded. Nothing is acknowledged without it either, unless it
+            // has given up.
+            (self.follower.suspects, self.follower.surveyed) = (false, None);
+        }
         let silent = now.saturating_sub(self.heard);
         let looked = self.looked.map_or(silent, |when| now.saturating_sub(when));
         if silent >= self.options.patience && looked >= self.options.patience {
@@ -180,8 +186,11 @@ impl<M: Memory> Replica<M> {
             let next = view.next(self.me, answered.clone());
             self.propose(next, now);
         } else {
-            // Others may still return.
-            (self.follower.survey, self.follower.asked) = Default::default();
+            // Others may still return, or the primary.
+            self.heard = now;
+            let follower = &mut self.follower;
+            follower.suspects = follower.surveyed.is_some();
+            (follower.survey, follower.asked) = Default::default();
         }
     }
 
@@ -206,8 +215,9 @@ impl<M: Memory> Replica<M> {
         members.filter_map(now_named).collect()
     }
 
-    /// Replies to a candidate's survey. From now on this replica accepts no record of this view.
-    pub(super) fn surveyed_by(&mut self, from: ReplicaId, view: u64, last: Position) {
+    /// Replies to a candidate's survey. From now on this replica accepts no record of this view, until
+    /// the candidate should have succeeded.
+    pub(super) fn surveyed_by(&mut self, from: ReplicaId, view: u64, last: Position, now: Duration) {
         if !self.is_current(view) || self.primary.is_some() {
             return self.correct(from);
         }
@@ -217,6 +227,7 @@ impl<M: Memory> Replica<M> {
             return;
         }
         self.follower.suspects = true;
+        self.follower.surveyed = Some(now);
         let mine = self.beside.last;
         let rest = self.log.after(last.lsn, mine.lsn).filter(|_| self.beside.contains(last));
         let is_longer = mine.lsn > last.lsn;

@@ -20,8 +20,10 @@ pub(super) struct Follower {
     pub(super) stream: Option<(StreamId, bool)>,
     /// Number of parts of the memory that were copied.
     pub(super) copies: u64,
-    /// It no longer acknowledges or grants anything in this view.
+    /// It acknowledges and grants nothing in this view: for good once it has requested the next one.
     pub(super) suspects: bool,
+    /// When it last replied to a candidate's survey.
+    pub(super) surveyed: Option<Duration>,
     /// Backups that have replied to its survey, and the deadline for further replies.
     pub(super) survey: Option<(BTreeSet<ReplicaId>, Duration)>,
     /// Replicas that were sent its survey.
@@ -236,7 +238,7 @@ impl<M: Memory> Replica<M> {
                 self.heartbeat(from, &view, sent, everywhere, now);
             }
             Message::Granted { view, sent } => self.granted(from, view, sent, now),
-            Message::Survey { view, last } => self.surveyed_by(from, view, last),
+            Message::Survey { view, last } => self.surveyed_by(from, view, last, now),
             Message::Surveyed { view, last, fits, records } => {
                 self.surveyed(from, view, last, fits, &records, now);
             }

@@ -202,6 +202,12 @@ impl Turn<'_> {
             state.replicas[me].suspects = true;
             self.push(GroupStep::Suspect { backup: me }, state);
         }
+        // A candidate that gives up, and a replica that it has surveyed.
+        if replica.suspects && !replica.has_proposed {
+            let mut state = self.state;
+            (state.replicas[me].suspects, state.replicas[me].answered) = (false, 0);
+            self.push(GroupStep::Trust { backup: me }, state);
+        }
         // A candidate's survey is not a reason to become a candidate too: the replica's own
         // patience must have expired.
         if replica.suspects && self.may_propose(&replica) && (!has_granted || self.has(Flaw::NoLease)) {

@@ -26,6 +26,7 @@ pub(crate) enum GroupStep {
     Remove { primary: usize, backup: usize },
     HandOff { primary: usize, to: usize },
     Suspect { backup: usize },
+    Trust { backup: usize },
     Survey { candidate: usize, backup: usize },
     Promote { candidate: usize },
     Land { replica: usize },
