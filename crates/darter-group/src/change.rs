@@ -30,7 +30,7 @@ impl<M: Memory> Replica<M> {
                 self.note_names();
             }
             // A group begins with empty memories.
-            self.is_sound |= view.number == 1 && self.is_whole;
+            self.is_sound |= view.number == 1 && self.is_whole && self.lsn() == 0;
         }
         if view.primary == self.me {
             // No other replica has this name: this replica requested the view or was handed it.

@@ -14,11 +14,15 @@ use crate::log_metrics::LogMetrics;
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::wire::FrameVerbs;
 use darter_fabric::{Fabric, FabricError, Local};
+use darter_group::Entry;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// The interval between looks at a log that has failed.
+const SYNC_LOOK: Duration = Duration::from_millis(100);
 
 /// A fact about sessions that outlives the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +153,33 @@ impl Journal {
         self.recorder.position()
     }
 
+    /// Records an entry of a replica's log.
+    pub(crate) fn enter(&mut self, entry: &Entry) {
+        self.recorder.enter(entry);
+        self.shared.metrics.records.add(1);
+    }
+
+    /// Returns the position after all records so far.
+    pub(crate) fn position(&self) -> u64 {
+        self.recorder.position()
+    }
+
+    /// Waits until all records so far are durable.
+    ///
+    /// # Errors
+    /// Fails if the log has failed.
+    pub(crate) fn sync(&mut self) -> Result<(), MemNodeError> {
+        self.hand_over(Instant::now());
+        while self.shared.durable() < self.position() {
+            if let Some(why) = self.shared.failure() {
+                return Err(MemNodeError::LogFailed { why: why.as_ref().to_owned() });
+            }
+            self.shared.wait_beyond(self.shared.durable(), SYNC_LOOK);
+        }
+        self.advance();
+        Ok(())
+    }
+
     /// Returns the position before which everything is durable.
     pub(crate) fn durable(&self) -> u64 {
         self.recorder.durable()
@@ -180,15 +211,8 @@ impl Journal {
 
     /// Ends a turn: hands over its records, and starts or completes checkpoints.
     pub(crate) fn end_turn(&mut self, now: Instant, sessions: impl FnOnce() -> SessionFacts) {
+        self.hand_over(now);
         let position = self.recorder.position();
-        if position > self.handed_over {
-            self.shared.hand_over(&mut self.recorder.records);
-            self.handed_over = position;
-            if self.waiting_since.is_empty() {
-                self.shared.metrics.waits_since(Some(now));
-            }
-            self.waiting_since.push_back((position, now));
-        }
         if self.is_checkpointing {
             self.shared.answer(position);
             self.is_checkpointing = !self.shared.take_over();
@@ -197,6 +221,18 @@ impl Journal {
             self.checkpointed = position;
             let changed = self.recorder.take_changed();
             self.shared.want_checkpoint(CheckpointRequest { position, changed, sessions: sessions() });
+        }
+    }
+
+    fn hand_over(&mut self, now: Instant) {
+        let position = self.recorder.position();
+        if position > self.handed_over {
+            self.shared.hand_over(&mut self.recorder.records);
+            self.handed_over = position;
+            if self.waiting_since.is_empty() {
+                self.shared.metrics.waits_since(Some(now));
+            }
+            self.waiting_since.push_back((position, now));
         }
     }
 

@@ -50,6 +50,7 @@ use chunks::ChunkSet;
 use darter_fabric::files::Sharing;
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::{ByteSize, Fabric, Local, random_word};
+use darter_group::Logged;
 use manifest::{CHUNK_BYTES, MANIFEST, Manifest, chunk_count};
 use medium::Directory;
 use recovery::{Recovered, Target, Unrecoverable, recover};
@@ -101,6 +102,8 @@ pub(crate) struct LoggedNode {
     pub(crate) sessions: SessionFacts,
     /// The sessions ended by the node's crash, which are fenced as well.
     pub(crate) forgotten: Vec<u64>,
+    /// The state of the replica whose log it is.
+    pub(crate) replica: Option<Logged>,
 }
 
 /// The region that recovery fills.
@@ -126,15 +129,16 @@ impl Target for Region<'_> {
 }
 
 /// Opens the log in a directory, or creates one in an empty directory, and restores its state to
-/// zeroed memory.
+/// zeroed memory. The log is that of a replica of a memory group if `is_replica`.
 ///
 /// # Errors
-/// Fails if the directory cannot be used or is in use, belongs to a region of another size, or was
-/// damaged.
+/// Fails if the directory cannot be used or is in use, belongs to a region of another size or to a
+/// node that is (not) a replica, or was damaged.
 pub(crate) fn open(
     directory: &Path,
     memory: &Local,
     options: LogOptions,
+    is_replica: bool,
 ) -> Result<(OpenLog, LoggedNode), MemNodeError> {
     let failed = |action| move |source| MemNodeError::Log { path: directory.to_owned(), action, source };
     let medium = Directory::open(directory, options.sharing.clone()).map_err(failed("open it"))?;
@@ -153,7 +157,10 @@ pub(crate) fn open(
             return Err(MemNodeError::LogDamaged { path: medium.path(MANIFEST), what });
         }
         Ok(None) => {
-            let manifest = Manifest::new(random_word(), bytes);
+            let mut manifest = Manifest::new(random_word(), bytes);
+            if is_replica {
+                Logged::default().put(&mut manifest.sessions.replica);
+            }
             manifest.publish(&*medium).map_err(failed("create a log in it"))?;
             manifest
         }
@@ -172,6 +179,9 @@ pub(crate) fn open(
             wanted: ByteSize(bytes),
         });
     }
+    if manifest.sessions.replica.is_empty() == is_replica {
+        return Err(MemNodeError::LogOfOther { path: directory.to_owned(), wants_replica: is_replica });
+    }
     let began = Instant::now();
     let endpoint = memory.endpoint()?;
     let changed = ChunkSet::new(chunk_count(bytes));
@@ -181,7 +191,7 @@ pub(crate) fn open(
         Unrecoverable::Damaged { path, what } => MemNodeError::LogDamaged { path, what },
     })?;
     let changed = region.changed;
-    let Recovered { mut manifest, position, mut sessions, was_stopped, records, is_torn } = recovered;
+    let Recovered { mut manifest, position, mut sessions, replica, was_stopped, records, is_torn } = recovered;
     let has_crashed = !was_stopped && position > 0;
     info!(position, records, has_crashed, is_torn, took = ?began.elapsed(), "log replayed");
     let mut forgotten = Vec::new();
@@ -203,7 +213,7 @@ pub(crate) fn open(
         has_crashed,
         options,
     };
-    Ok((log, LoggedNode { boot_id, sessions, forgotten }))
+    Ok((log, LoggedNode { boot_id, sessions, forgotten, replica }))
 }
 
 /// Returns a warning if the directory's file system has less space than the log may come to need:

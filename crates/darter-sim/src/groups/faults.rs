@@ -101,7 +101,7 @@ impl<U: Users> World<U> {
         }
     }
 
-    fn kill(&mut self, node: usize) {
+    pub(super) fn kill(&mut self, node: usize) {
         if self.nodes[node].life.is_none() {
             return;
         }
