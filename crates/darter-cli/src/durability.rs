@@ -81,12 +81,22 @@ impl DurabilityArgs {
         Err(Failure::usage(wrong))
     }
 
-    /// Attaches a log to a region if `--durability log` is given; new files get the permissions in
-    /// `sharing`.
+    /// Returns whether `--durability log` is given.
+    pub(crate) fn is_log(&self) -> bool {
+        self.durability == Durability::Log
+    }
+
+    /// Attaches a log to a region if `--durability log` is given, that of a replica if `is_replica`;
+    /// new files get the permissions in `sharing`.
     ///
     /// # Errors
     /// Fails if the log cannot be used.
-    pub(crate) fn apply(&self, region: Region, sharing: Sharing) -> Result<Region, Failure> {
+    pub(crate) fn apply(
+        &self,
+        region: Region,
+        sharing: Sharing,
+        is_replica: bool,
+    ) -> Result<Region, Failure> {
         let Some(directory) = &self.directory else { return Ok(region) };
         let options = LogOptions {
             segment_bytes: self.segment_bytes.0,
@@ -94,6 +104,7 @@ impl DurabilityArgs {
             sharing,
             ..LogOptions::default()
         };
-        region.logged(directory, options).map_err(Failure::failed)
+        let logged = if is_replica { Region::logged_replica } else { Region::logged };
+        logged(region, directory, options).map_err(Failure::failed)
     }
 }

@@ -1,8 +1,8 @@
 //! A replica that does not serve: it follows its primary's stream.
 
+use super::disk::Entry;
 use super::memory::{Memory, is_zero};
 use super::message::{Beside, Message};
-use super::disk::Entry;
 use super::record::{Record, StreamId};
 use super::replica::Replica;
 use super::view::{ReplicaId, View};

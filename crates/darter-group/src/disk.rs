@@ -217,14 +217,24 @@ mod tests {
     #[test]
     fn a_log_restores_its_state_and_refuses_a_gap() {
         let mut logged = Logged::default();
-        let record = |lsn| Entry::Record(Arc::new(Record { position: Position { view: 1, lsn }, content: Content::Fenced(lsn) }));
+        let record = |lsn| {
+            Entry::Record(Arc::new(Record {
+                position: Position { view: 1, lsn },
+                content: Content::Fenced(lsn),
+            }))
+        };
         let mut words = Vec::new();
-        let mut apply = |entry: &Entry| logged.apply(entry, |offset, content| {
-            words.push((offset, content.len()));
-            offset < 64
-        });
+        let mut apply = |entry: &Entry| {
+            logged.apply(entry, |offset, content| {
+                words.push((offset, content.len()));
+                offset < 64
+            })
+        };
         assert!(apply(&Entry::Names([3].into())) && apply(&record(1)) && !apply(&record(3)));
-        assert!(apply(&Entry::Began(Arc::default())) && !apply(&Entry::Part { offset: 64, content: [0; 8].into() }));
+        assert!(
+            apply(&Entry::Began(Arc::default()))
+                && !apply(&Entry::Part { offset: 64, content: [0; 8].into() })
+        );
         assert!(apply(&Entry::Part { offset: 0, content: [0; 16].into() }));
         assert_eq!(words, [(64, 8), (0, 16)]);
         assert!(!logged.is_whole && logged.beside == Beside::default());

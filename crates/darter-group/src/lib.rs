@@ -37,8 +37,8 @@ mod stream;
 mod view;
 
 pub use answers::Answers;
-pub use duplicates::Duplicates;
 pub use disk::{Entry, Logged};
+pub use duplicates::Duplicates;
 pub use interface::{Options, Outcome, Output, Request, Role, Start};
 pub use memory::{Memory, Region};
 pub use message::{Beside, Message};

@@ -74,7 +74,8 @@ impl Beside {
     pub(super) fn apply(&mut self, record: &Record, mut store: impl FnMut(u64, &[u8]) -> bool) -> bool {
         match &record.content {
             Content::Frame { frame, results, effects: changed } => {
-                if !effects(changed).all(|effect| effect.is_some_and(|(offset, bytes)| store(offset, bytes))) {
+                if !effects(changed).all(|effect| effect.is_some_and(|(offset, bytes)| store(offset, bytes)))
+                {
                     return false;
                 }
                 self.duplicates.executed(frame, record.position.lsn, Arc::clone(results));
@@ -138,7 +139,8 @@ mod tests {
     #[test]
     fn settled_records_are_kept_up_to_a_size() {
         let mut log = Log::default();
-        let record = |lsn| Arc::new(Record { position: Position { view: 1, lsn }, content: Content::Fenced(lsn) });
+        let record =
+            |lsn| Arc::new(Record { position: Position { view: 1, lsn }, content: Content::Fenced(lsn) });
         let size = record(1).bytes();
         (1..=4).for_each(|lsn| log.push(record(lsn)));
         log.settle(3, 3 * size);

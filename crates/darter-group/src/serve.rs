@@ -253,8 +253,7 @@ impl<M: Memory> Replica<M> {
     fn look_after_backups(&mut self, now: Duration) {
         let (Some(view), Some(primary), None) = (&self.view, &self.primary, &self.proposal) else { return };
         let patience = self.options.patience;
-        let is_lost =
-            |peer: &Peer| peer.stage == Stage::Misfit || now.saturating_sub(peer.heard) >= patience;
+        let is_lost = |peer: &Peer| peer.stage == Stage::Misfit || now.saturating_sub(peer.heard) >= patience;
         let is_misfit = |peer: &Peer| peer.stage == Stage::Misfit;
         let without = |is_lost: &dyn Fn(&Peer) -> bool| -> BTreeSet<_> {
             let is_kept = |id: &&ReplicaId| !primary.peers.get(id).is_some_and(is_lost);

@@ -26,8 +26,8 @@ use crate::sessions::Sessions;
 use darter_fabric::wire::{self, FrameVerbs, FramedHead, GroupStatus};
 use darter_fabric::{Local, TcpOptions, lease_clock, random_word};
 use darter_group::{
-    Answers, FrameId, Logged, Memory, Message, Outcome, Output, Region, Replica, ReplicaId, Request, Role, Start,
-    StoreReply, StoreRequest, View,
+    Answers, FrameId, Logged, Memory, Message, Outcome, Output, Region, Replica, ReplicaId, Request, Role,
+    Start, StoreReply, StoreRequest, View,
 };
 use disk::Disk;
 use links::Links;

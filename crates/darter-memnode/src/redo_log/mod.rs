@@ -191,7 +191,8 @@ pub(crate) fn open(
         Unrecoverable::Damaged { path, what } => MemNodeError::LogDamaged { path, what },
     })?;
     let changed = region.changed;
-    let Recovered { mut manifest, position, mut sessions, replica, was_stopped, records, is_torn } = recovered;
+    let Recovered { mut manifest, position, mut sessions, replica, was_stopped, records, is_torn } =
+        recovered;
     let has_crashed = !was_stopped && position > 0;
     info!(position, records, has_crashed, is_torn, took = ?began.elapsed(), "log replayed");
     let mut forgotten = Vec::new();

@@ -501,5 +501,8 @@ fn sessions_of_before_a_crash_are_shut_out_and_of_before_a_stop_are_not() {
     let medium = medium.copy(None, None);
     run(&medium, &[Enter(8), Commit, Checkpoint(0), Stop]).unwrap();
     let (machine, _) = Machine::start(&medium.copy(None, None), &[]).unwrap();
-    assert_eq!(machine.sessions, SessionFacts { fenced: vec![5, 6, 7], known: vec![8], ..SessionFacts::default() });
+    assert_eq!(
+        machine.sessions,
+        SessionFacts { fenced: vec![5, 6, 7], known: vec![8], ..SessionFacts::default() }
+    );
 }

@@ -53,7 +53,9 @@ pub(super) enum Kind {
 impl Kind {
     fn from_code(code: u32) -> Option<Self> {
         use Kind::{Effects, End, Entered, Entry, Fenced, Recovered, Stopped};
-        [Effects, Entered, Fenced, Stopped, Recovered, End, Entry].into_iter().find(|kind| *kind as u32 == code)
+        [Effects, Entered, Fenced, Stopped, Recovered, End, Entry]
+            .into_iter()
+            .find(|kind| *kind as u32 == code)
     }
 }
 

@@ -227,11 +227,13 @@ impl Replay<'_> {
                 }
                 Kind::Entry => {
                     let (target, replica) = (&mut self.target, &mut self.replica);
-                    let is_next = Entry::take(record.payload).zip(replica.as_mut()).is_some_and(|(entry, replica)| {
-                        replica.apply(&entry, |offset, bytes| target.store(offset, bytes))
-                    });
+                    let is_next =
+                        Entry::take(record.payload).zip(replica.as_mut()).is_some_and(|(entry, replica)| {
+                            replica.apply(&entry, |offset, bytes| target.store(offset, bytes))
+                        });
                     if !is_next {
-                        let what = format!("the entry at {:#x} does not continue the replica's log", self.position);
+                        let what =
+                            format!("the entry at {:#x} does not continue the replica's log", self.position);
                         return damaged(self.medium, name, what);
                     }
                 }

@@ -133,7 +133,11 @@ impl<U: Users> World<U> {
         if self.nodes[node].life.is_some() {
             return;
         }
-        self.count(if self.nodes[node].disk.is_some() { "returns with a log" } else { "returns with nothing" });
+        self.count(if self.nodes[node].disk.is_some() {
+            "returns with a log"
+        } else {
+            "returns with nothing"
+        });
         self.begin(node, Start::Empty, None);
     }
 

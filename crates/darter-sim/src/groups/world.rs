@@ -2,8 +2,8 @@
 //! store of views. One queue of events is ordered by a time that no node can read.
 
 use super::client::{Client, Frame, Users};
-use super::event::{ADDRESSES, Event, MS, address};
 use super::disk::Disk;
+use super::event::{ADDRESSES, Event, MS, address};
 use super::executed::Executed;
 use super::node::{Life, Node};
 use super::random::Random;
@@ -110,11 +110,8 @@ impl<U: Users> World<U> {
         };
         // Some runs have one node more than replicas: a spare.
         let spares = world.random.below(2);
-        let content = if world.setup.is_durable {
-            world.setup.content.clone()
-        } else {
-            world.setup.content.take()
-        };
+        let content =
+            if world.setup.is_durable { world.setup.content.clone() } else { world.setup.content.take() };
         for node in 0..replicas + spares {
             let clock = (world.random.below(1 << 40), 950 + world.random.below(101));
             world.nodes.push(Node::new(clock));
