@@ -310,7 +310,9 @@ impl UpCommand {
             )));
         }
         let replicas = self.known_addresses().first().map(|node| node.split('+').count());
-        if let Some(replicas) = replicas.filter(|replicas| there > 0 && *replicas != usize::from(self.replicas)) {
+        if let Some(replicas) =
+            replicas.filter(|replicas| there > 0 && *replicas != usize::from(self.replicas))
+        {
             return Err(Failure::usage(format!(
                 "{}: its memory nodes have {}; give that number with --replicas",
                 dir.display(),
