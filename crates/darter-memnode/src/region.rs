@@ -78,7 +78,9 @@ impl Region {
     }
 
     /// [`Region::logged`], for a replica of a memory group ([`crate::MemNodeOptions::group`]): what
-    /// the group has acknowledged survives the end of all its replicas.
+    /// the group has acknowledged survives the end of all its replicas. If the log was damaged, the
+    /// replica starts with an empty one, and copies the region of another replica; the damaged files
+    /// are kept in `damaged-N` in the directory.
     ///
     /// # Errors
     /// Fails as [`Region::logged`] does, and if the directory has the log of a node that was not a
@@ -93,7 +95,7 @@ impl Region {
                 what: "a region in a file cannot have a log: the system would write the file back before the log",
             });
         }
-        let (log, node) = redo_log::open(directory, &self.memory, options, is_replica)?;
+        let (log, node) = redo_log::open(directory, &self.memory, &options, is_replica)?;
         let SessionFacts { fenced, known, .. } = node.sessions;
         let (forgotten, replica) = (node.forgotten, node.replica);
         let remembered =

@@ -57,11 +57,14 @@ use recovery::{Recovered, Target, Unrecoverable, recover};
 use segment::SegmentWriter;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 use withholding::Withholding;
+
+/// How the name of a directory with the files of a damaged log begins.
+const ASIDE: &str = "damaged-";
 
 /// The options of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,12 +132,71 @@ impl Target for Region<'_> {
 }
 
 /// Opens the log in a directory, or creates one in an empty directory, and restores its state to
-/// zeroed memory. The log is that of a replica of a memory group if `is_replica`.
+/// zeroed memory. The log is that of a replica of a memory group if `is_replica`. A replica whose
+/// log was damaged starts with an empty one, since the other replicas have its state; the files of
+/// the damaged log are kept in a directory `damaged-N` beside the new ones.
+///
+/// # Errors
+/// Fails as [`open_whole`] does, but for a replica not because of damage.
+pub(crate) fn open(
+    directory: &Path,
+    memory: &Local,
+    options: &LogOptions,
+    is_replica: bool,
+) -> Result<(OpenLog, LoggedNode), MemNodeError> {
+    match open_whole(directory, memory, options.clone(), is_replica) {
+        Err(MemNodeError::LogDamaged { path, what }) if is_replica => {
+            let failed = |source| MemNodeError::Log {
+                path: directory.to_owned(),
+                action: "set the damaged log aside in it",
+                source,
+            };
+            let kept_in = set_aside(directory, &options.sharing).map_err(failed)?;
+            let (path, kept_in) = (path.display(), kept_in.display());
+            warn!(%path, what, %kept_in, "the log is damaged: starts without it, and copies the state of another replica");
+            clear(memory)?;
+            open_whole(directory, memory, options.clone(), is_replica)
+        }
+        opened => opened,
+    }
+}
+
+/// Moves all files of a log to a new directory in its own. Returns that directory.
+fn set_aside(directory: &Path, sharing: &Sharing) -> std::io::Result<PathBuf> {
+    let name = |number: u32| directory.join(format!("{ASIDE}{number}"));
+    let aside = (0..=u32::MAX).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0));
+    sharing.create_directory(&aside)?;
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        if !entry.file_name().to_string_lossy().starts_with(ASIDE) {
+            std::fs::rename(entry.path(), aside.join(entry.file_name()))?;
+        }
+    }
+    std::fs::File::open(directory)?.sync_all()?;
+    Ok(aside)
+}
+
+/// Zeroes the words that a recovery has stored before it found damage.
+fn clear(memory: &Local) -> Result<(), MemNodeError> {
+    let (endpoint, bytes) = (memory.endpoint()?, memory.node_bytes(0));
+    let (zeros, mut chunk) = (vec![0; CHUNK_BYTES as usize], vec![0; CHUNK_BYTES as usize]);
+    for offset in (0..bytes).step_by(CHUNK_BYTES as usize) {
+        let length = CHUNK_BYTES.min(bytes - offset) as usize;
+        endpoint.copy_words(offset, &mut chunk[..length])?;
+        if chunk[..length] != zeros[..length] {
+            endpoint.store_words(offset, &zeros[..length])?;
+        }
+    }
+    Ok(())
+}
+
+/// Opens the log in a directory, or creates one in an empty directory, and restores its state to
+/// zeroed memory.
 ///
 /// # Errors
 /// Fails if the directory cannot be used or is in use, belongs to a region of another size or to a
 /// node that is (not) a replica, or was damaged.
-pub(crate) fn open(
+fn open_whole(
     directory: &Path,
     memory: &Local,
     options: LogOptions,

@@ -193,6 +193,61 @@ fn acknowledged_writes_survive_the_power_failure_of_two_replicas() {
     lose_nothing(2, 1, rounds(2));
 }
 
+/// Returns a segment of a log, and the offset in it of a byte of the first record that is replayed.
+fn first_record(log: &Path) -> (std::path::PathBuf, usize) {
+    let manifest = std::fs::read(log.join("checkpoint")).unwrap();
+    let replayed_from = u64::from_le_bytes(manifest[32..40].try_into().unwrap());
+    let start = |path: &std::path::PathBuf| {
+        let digits = path.file_name()?.to_str()?.strip_prefix("segment-")?;
+        u64::from_str_radix(digits, 16).ok()
+    };
+    let files = std::fs::read_dir(log).unwrap().map(|entry| entry.unwrap().path());
+    let segments = files.filter(|path| start(path).is_some_and(|start| start <= replayed_from));
+    let path = segments.max_by_key(start).unwrap();
+    let at = 4096 + (replayed_from - start(&path).unwrap()) + 20;
+    (path, at as usize)
+}
+
+/// A replica whose log is damaged takes its state from the others.
+#[test]
+fn a_damaged_log_is_replaced_by_the_state_of_the_other_replicas() {
+    let mut group = Group::new(3, 2);
+    group.start_all();
+    let known = nothing_known();
+    let store = group.open(true);
+    group.settle();
+    let has_ended = AtomicBool::new(false);
+    let write = |store: &Store, more| {
+        has_ended.store(false, Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            let has_ended = &has_ended;
+            for (writer, known) in known.iter().enumerate() {
+                scope.spawn(move || write_until_killed(store, writer, known, has_ended));
+            }
+            wait_for_more(&known, more);
+            has_ended.store(true, Ordering::Relaxed);
+        });
+    };
+    write(&store, 300);
+    for number in 0..2 {
+        let log = group.directory.path().join("log-1");
+        group.kill(1);
+        let (path, at) = if number == 0 { (log.join("checkpoint"), 40) } else { first_record(&log) };
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[at] ^= 0x10;
+        std::fs::write(&path, bytes).unwrap();
+        group.start(1);
+        group.settle();
+        assert!(log.join(format!("damaged-{number}")).is_dir(), "the damage was found");
+        write(&store, 50);
+    }
+    // With the state that it has copied it serves, whichever other one is lost.
+    group.kill(0);
+    write(&store, 50);
+    judge(&store, &known, 0);
+    assert!(store.check().unwrap().violations.is_empty());
+}
+
 /// Clients get no error, and lose nothing.
 #[test]
 fn clients_do_not_notice_the_power_failure_of_one_replica() {

@@ -295,6 +295,23 @@ fn a_replica_that_returns_with_its_log_catches_up_by_records() {
 }
 
 #[test]
+fn with_too_few_members_nothing_is_acknowledged() {
+    let options = Options { members_min: 2, ..Options::default() };
+    let mut group = Group::with(3, 0, &options);
+    group.dead.insert(2);
+    group.pass(20);
+    assert_eq!(group.store.members().collect::<Vec<_>>(), [0, 1], "two are enough");
+    group.request(0, 2, 1, |batch| batch.write(word(), &[5]));
+    assert_eq!(group.reply(1), Some(&Outcome::Done([].into())));
+    group.dead.insert(1);
+    group.pass(50);
+    assert_eq!(group.store.members().collect::<Vec<_>>(), [0, 1], "one is not");
+    group.request(0, 2, 2, |batch| batch.write(word(), &[6]));
+    group.pass(50);
+    assert_eq!(group.reply(2), None);
+}
+
+#[test]
 fn a_spare_stands_by_until_a_member_is_lost() {
     let options = Options { members_max: 2, ..Options::default() };
     let mut group = Group::with(2, 1, &options);
