@@ -82,7 +82,7 @@ impl<M: Memory> Replica<M> {
             self.follower.stand_ins.extend(names.iter().map(|&name| (name, from)));
             return;
         };
-        // It is needed only once: the others of its names are no members.
+        // At most one of its names is that of a member.
         if let Some(&former) = view.backups.iter().find(|id| names.contains(id)) {
             let peer = primary.peers.entry(from).or_insert_with(|| Peer::new(now));
             peer.former = Some(former);

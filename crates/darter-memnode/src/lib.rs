@@ -112,7 +112,7 @@ impl MemNode {
         }
         if log.is_some() && options.group.is_some() != replica.is_some() {
             return Err(MemNodeError::LogOptions {
-                what: "a replica of a memory group needs the log of a replica, and another node the log of one that is none",
+                what: "the log of a replica belongs to a replica of a memory group, and a replica needs one of that kind",
             });
         }
         let export = options.device.as_ref().map(|device| Export::new(device, &memory)).transpose()?;

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The interval between looks at a log that has failed.
+/// The interval between checks whether the log has failed.
 const SYNC_LOOK: Duration = Duration::from_millis(100);
 
 /// A fact about sessions that outlives the node.

@@ -134,7 +134,7 @@ impl Target for Region<'_> {
 /// Opens the log in a directory, or creates one in an empty directory, and restores its state to
 /// zeroed memory. The log is that of a replica of a memory group if `is_replica`. A replica whose
 /// log was damaged starts with an empty one, since the other replicas have its state; the files of
-/// the damaged log are kept in a directory `damaged-N` beside the new ones.
+/// the damaged log are kept in a subdirectory `damaged-N`.
 ///
 /// # Errors
 /// Fails as [`open_whole`] does, but for a replica not because of damage.

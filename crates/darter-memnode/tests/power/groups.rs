@@ -148,7 +148,7 @@ fn lose_nothing(replicas: usize, members_min: usize, rounds: usize) {
     let known = nothing_known();
     for round in 0..rounds {
         group.start_all();
-        // Sometimes killed at once, while they recover and look for each other.
+        // Sometimes killed at once, while they recover and connect to each other.
         if round % 4 == 3 {
             std::thread::sleep(PATIENCE * (round as u32 / 4 % 4));
             (0..replicas).for_each(|at| group.kill(at));
@@ -168,7 +168,7 @@ fn lose_nothing(replicas: usize, members_min: usize, rounds: usize) {
             for number in 0..replicas {
                 group.kill((round + number) % replicas);
                 if round % 3 == 1 {
-                    // The others go on for a while, with a view of their own or without.
+                    // The others go on for a while, with another view or without.
                     std::thread::sleep(PATIENCE * 2);
                 }
             }
