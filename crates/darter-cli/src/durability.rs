@@ -45,6 +45,10 @@ pub(crate) struct DurabilityArgs {
         value_parser = segment_bytes
     )]
     segment_bytes: ByteSize,
+    /// Bytes of checkpoints and log to read in a second, to find damage of the disk while the memory
+    /// that they describe exists and can be written again; 0 for none
+    #[arg(help_heading = "Durability", long, value_name = "SIZE", default_value = "4MiB")]
+    scrub_rate: ByteSize,
 }
 
 fn checkpoint_bytes(text: &str) -> Result<ByteSize, String> {
@@ -101,6 +105,7 @@ impl DurabilityArgs {
         let options = LogOptions {
             segment_bytes: self.segment_bytes.0,
             checkpoint_bytes: self.checkpoint_bytes.0,
+            scrub_rate: self.scrub_rate.0,
             sharing,
             ..LogOptions::default()
         };

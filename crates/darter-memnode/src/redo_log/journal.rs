@@ -88,10 +88,11 @@ impl Journal {
         let theirs = Arc::clone(&shared);
         let writing = spawn("darter-log", Box::new(move || theirs.write(writer)))?;
         let (theirs, endpoint) = (Arc::clone(&shared), memory.endpoint()?);
+        let scrub_rate = options.scrub_rate;
         let spare = spare_maker(medium, options.segment_bytes);
         let keeping = move || {
             let source = RegionSource { endpoint, shared: &theirs };
-            theirs.keep(checkpointer, source, spare);
+            theirs.keep(checkpointer, source, spare, scrub_rate);
         };
         let keeper = spawn("darter-checkpoint", Box::new(keeping))?;
         let mut recorder = Recorder::new(position, changed);
@@ -216,7 +217,9 @@ impl Journal {
         if self.is_checkpointing {
             self.shared.answer(position);
             self.is_checkpointing = !self.shared.take_over();
-        } else if position - self.checkpointed >= self.options.checkpoint_bytes {
+        } else if position - self.checkpointed >= self.options.checkpoint_bytes
+            || self.shared.needs_checkpoint()
+        {
             self.is_checkpointing = true;
             self.checkpointed = position;
             let changed = self.recorder.take_changed();

@@ -28,6 +28,7 @@ mod medium;
 mod record;
 mod recorder;
 mod recovery;
+mod scrub;
 mod segment;
 mod shared;
 mod withholding;
@@ -78,6 +79,9 @@ pub struct LogOptions {
     /// Maximum bytes of records that wait for the disk. Beyond it the node takes no requests until
     /// the disk has caught up.
     pub queue_bytes_max: usize,
+    /// Maximum bytes of checkpoints and log that are read in a second, to compare them with their
+    /// checksums; 0 for none. What is damaged is written again from memory.
+    pub scrub_rate: u64,
     /// The users that can read and write the log's new files.
     pub sharing: Sharing,
     /// For tests: unsynced data is lost when the process is killed, as if the power had failed, and
@@ -92,6 +96,7 @@ impl Default for LogOptions {
             segment_bytes: 64 << 20,
             checkpoint_bytes: 256 << 20,
             queue_bytes_max: 16 << 20,
+            scrub_rate: 4 << 20,
             sharing: Sharing::default(),
             loses_unsynced: None,
         }
