@@ -264,15 +264,14 @@ impl UpCommand {
         let views = format!("file:{}", views.join("views").display());
         let known = if is_present { self.known_addresses() } else { Vec::new() };
         for group in 0..self.memnodes {
-            let listens: Vec<String> = match known.get(usize::from(group)) {
-                Some(known) => known.split('+').map(str::to_owned).collect(),
-                None => {
-                    let listeners = (0..self.replicas).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
-                    let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
-                    // Their processes take over the ports.
-                    let listens = listeners.iter().map(|listener| Ok(listener.local_addr()?.to_string()));
-                    listens.collect::<Result<_, std::io::Error>>()?
-                }
+            let listens: Vec<String> = if let Some(known) = known.get(usize::from(group)) {
+                known.split('+').map(str::to_owned).collect()
+            } else {
+                let listeners = (0..self.replicas).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+                let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
+                // Their processes take over the ports.
+                let listens = listeners.iter().map(|listener| Ok(listener.local_addr()?.to_string()));
+                listens.collect::<Result<_, std::io::Error>>()?
             };
             let address = listens.join("+");
             for (replica, listen) in listens.iter().enumerate() {

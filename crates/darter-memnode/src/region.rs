@@ -95,7 +95,7 @@ impl Region {
                 what: "a region in a file cannot have a log: the system would write the file back before the log",
             });
         }
-        let (log, node) = redo_log::open(directory, &self.memory, &options, is_replica)?;
+        let (log, node) = redo_log::open(directory, &self.memory, options, is_replica)?;
         let SessionFacts { fenced, known, .. } = node.sessions;
         let (forgotten, replica) = (node.forgotten, node.replica);
         let remembered =

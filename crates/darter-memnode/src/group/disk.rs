@@ -64,7 +64,7 @@ impl Disk {
         self.journal.advance();
         let durable = self.journal.durable();
         let count = self.pending.partition_point(|(_, position)| *position <= durable);
-        if let Some((entries, _)) = self.pending.drain(..count).last() {
+        if let Some((entries, _)) = self.pending.drain(..count).next_back() {
             replica.logged(entries);
         }
     }

@@ -146,7 +146,7 @@ impl Target for Region<'_> {
 pub(crate) fn open(
     directory: &Path,
     memory: &Local,
-    options: &LogOptions,
+    options: LogOptions,
     is_replica: bool,
 ) -> Result<(OpenLog, LoggedNode), MemNodeError> {
     match open_whole(directory, memory, options.clone(), is_replica) {
@@ -160,7 +160,7 @@ pub(crate) fn open(
             let (path, kept_in) = (path.display(), kept_in.display());
             warn!(%path, what, %kept_in, "the log is damaged: starts without it, and copies the state of another replica");
             clear(memory)?;
-            open_whole(directory, memory, options.clone(), is_replica)
+            open_whole(directory, memory, options, is_replica)
         }
         opened => opened,
     }
