@@ -45,6 +45,10 @@ pub(crate) struct DurabilityArgs {
         value_parser = segment_bytes
     )]
     segment_bytes: ByteSize,
+    /// Bytes of checkpoints and log to read in a second, to find damage of the disk while the memory
+    /// that they describe exists and can be written again; 0 for none
+    #[arg(help_heading = "Durability", long, value_name = "SIZE", default_value = "4MiB")]
+    scrub_rate: ByteSize,
 }
 
 fn checkpoint_bytes(text: &str) -> Result<ByteSize, String> {
@@ -81,19 +85,31 @@ impl DurabilityArgs {
         Err(Failure::usage(wrong))
     }
 
-    /// Attaches a log to a region if `--durability log` is given; new files get the permissions in
-    /// `sharing`.
+    /// Returns whether `--durability log` is given.
+    pub(crate) fn is_log(&self) -> bool {
+        self.durability == Durability::Log
+    }
+
+    /// Attaches a log to a region if `--durability log` is given, that of a replica if `is_replica`;
+    /// new files get the permissions in `sharing`.
     ///
     /// # Errors
     /// Fails if the log cannot be used.
-    pub(crate) fn apply(&self, region: Region, sharing: Sharing) -> Result<Region, Failure> {
+    pub(crate) fn apply(
+        &self,
+        region: Region,
+        sharing: Sharing,
+        is_replica: bool,
+    ) -> Result<Region, Failure> {
         let Some(directory) = &self.directory else { return Ok(region) };
         let options = LogOptions {
             segment_bytes: self.segment_bytes.0,
             checkpoint_bytes: self.checkpoint_bytes.0,
+            scrub_rate: self.scrub_rate.0,
             sharing,
             ..LogOptions::default()
         };
-        region.logged(directory, options).map_err(Failure::failed)
+        let logged = if is_replica { Region::logged_replica } else { Region::logged };
+        logged(region, directory, options).map_err(Failure::failed)
     }
 }

@@ -31,7 +31,9 @@ Examples:
   darter memnode --listen 10.0.0.1:7000 --size 8G --token-file token --limits limits.toml
   darter memnode --listen 10.0.0.1:7000 --size 8G --huge-pages --rdma mlx5_0 --token-file token
   darter memnode --listen 10.0.0.1:7000 --size 8G --token-file token --views etcd://10.0.0.9:2379/darter \
-    --replicas 10.0.0.1:7000+10.0.0.2:7000")]
+    --replicas 10.0.0.1:7000+10.0.0.2:7000
+  darter memnode --listen 10.0.0.1:7000 --size 8G --token-file token --views etcd://10.0.0.9:2379/darter \
+    --replicas 10.0.0.1:7000+10.0.0.2:7000+10.0.0.3:7000 --durability log --log /var/lib/darter/log")]
 pub struct MemNodeCommand {
     /// Address to listen on, as IP:PORT; with port 0 a free port is chosen and printed on stdout
     #[arg(long, value_name = "ADDR", required_unless_present = "is_probe")]
@@ -216,9 +218,10 @@ impl MemNodeCommand {
             None if self.huge_pages => Region::huge_pages(bytes).map_err(Failure::failed)?,
             None => Region::memory(bytes).map_err(Failure::usage)?,
         };
-        let region = self.durability.apply(region, sharing)?;
+        let region = self.durability.apply(region, sharing, self.replication.is_replica())?;
         let server = begin(&self.credentials)?;
-        let group = self.replication.options(listen, |ca| self.credentials.of_a_replica(ca))?;
+        let is_durable = self.durability.is_log();
+        let group = self.replication.options(listen, is_durable, |ca| self.credentials.of_a_replica(ca))?;
         let options = self.limits.options(MemNodeOptions {
             device: self.rdma.device.clone(),
             procedures: server.as_ref().map(|server| server.procedures()).unwrap_or_default(),

@@ -26,7 +26,7 @@ pub(crate) struct ReplicaArgs {
         long,
         value_name = "HOST:PORT+HOST:PORT",
         requires = "views",
-        conflicts_with_all = ["file", "huge_pages", "directory", "device"],
+        conflicts_with_all = ["file", "huge_pages", "device"],
         value_parser = replica_addresses
     )]
     replicas: Option<Replicas>,
@@ -35,6 +35,23 @@ pub(crate) struct ReplicaArgs {
     #[arg(help_heading = "Replicas", long, value_name = "N", requires = "replicas")]
     #[arg(value_parser = clap::value_parser!(u16).range(2..))]
     members: Option<u16>,
+    /// Number of replicas that must have a write before it is acknowledged; with fewer the group
+    /// waits for others to return. With --durability log, a write then survives the loss of one disk
+    /// less than this [default: with --durability log and three replicas or more a majority of the
+    /// members, else 1]
+    #[arg(help_heading = "Replicas", long, value_name = "N", requires = "replicas")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    members_min: Option<u16>,
+    /// Bytes of the newest records that are kept in memory, so that a replica that was away catches up
+    /// without a copy of the region
+    #[arg(
+        help_heading = "Replicas",
+        long,
+        value_name = "SIZE",
+        requires = "replicas",
+        default_value = "64MiB"
+    )]
+    kept_records: ByteSize,
     /// Address of this node among the replicas [default: the address of --listen]
     #[arg(help_heading = "Replicas", long, value_name = "HOST:PORT", requires = "replicas")]
     replica: Option<String>,
@@ -94,11 +111,17 @@ fn copy_rate(text: &str) -> Result<ByteSize, String> {
 }
 
 impl ReplicaArgs {
-    /// Returns the group's options, if there is a group. `tls` reads this node's credentials for
-    /// other replicas.
+    /// Returns whether the node is a replica.
+    pub(crate) fn is_replica(&self) -> bool {
+        self.replicas.is_some()
+    }
+
+    /// Returns the group's options, if there is a group, whose replicas keep logs if `is_durable`.
+    /// `tls` reads this node's credentials for other replicas.
     pub(crate) fn options(
         &self,
         listen: SocketAddr,
+        is_durable: bool,
         tls: impl FnOnce(Option<&std::path::Path>) -> Result<Option<ClientTls>, Failure>,
     ) -> Result<Option<GroupOptions>, Failure> {
         let (Some(Replicas(replicas)), Some(views)) = (&self.replicas, &self.views) else { return Ok(None) };
@@ -119,9 +142,29 @@ impl ReplicaArgs {
             )));
         }
         let members_max = self.members.map_or(usize::MAX, usize::from);
+        let members = replicas.len().min(members_max);
+        let members_min = match self.members_min {
+            Some(least) if usize::from(least) > members => {
+                return Err(Failure::usage(format_args!(
+                    "--members-min {least}: must be at most the number of members, {members}"
+                )));
+            }
+            Some(least) => least.into(),
+            None if is_durable && members > 2 => members / 2 + 1,
+            None => 1,
+        };
+        let kept_bytes_max = usize::try_from(self.kept_records.0).unwrap_or(usize::MAX);
         let copy_rate = self.copy_rate.map_or(u64::MAX, |rate| rate.0);
-        let times =
-            Options { lease: patience * 3 / 5, patience, members_max, copy_rate, ..Options::default() };
+        let lease = patience * 3 / 5;
+        let times = Options {
+            lease,
+            patience,
+            members_max,
+            members_min,
+            copy_rate,
+            kept_bytes_max,
+            ..Options::default()
+        };
         let tls = tls(self.replica_tls_ca.as_deref())?;
         Ok(Some(GroupOptions { replicas: replicas.clone(), me, views, times, tls }))
     }

@@ -35,6 +35,7 @@ Examples:
   darter up --memnodes 3 --size 256M --dir ./fruit
   darter up --memnodes 3 --size 256M --dir ./fruit-for-good --durability log
   darter up --memnodes 2 --replicas 2 --size 256M --gateways 2
+  darter up --memnodes 1 --replicas 3 --size 256M --dir ./fruit-thrice --durability log
   darter up --gateways 2 --resp-port 6379 --http-port 9701")]
 pub struct UpCommand {
     /// Number of memory nodes
@@ -52,9 +53,10 @@ pub struct UpCommand {
     #[arg(long, value_name = "PORT", default_value_t = 0, requires = "gateways")]
     http_port: u16,
     /// Number of processes per memory node, each with a full copy of its region: the pool survives
-    /// the death of all but one of them, and processes that die are started again
+    /// the death of all but one of them, and processes that die are started again. With --dir and
+    /// --durability log each keeps a log there, and the pool survives the death of all of them
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=7))]
-    #[arg(conflicts_with_all = ["dir", "durability", "rdma"])]
+    #[arg(conflicts_with = "rdma")]
     replicas: u16,
     /// Time in seconds after which the other replicas go on without a silent one, 0.05 to 3600
     #[arg(long, value_name = "SECONDS", default_value = SUSPECT_AFTER, value_parser = patience)]
@@ -184,15 +186,21 @@ impl UpCommand {
         if self.durability == Durability::Log && self.dir.is_none() {
             return Err(Failure::usage("--durability log needs a directory for the logs: --dir DIR"));
         }
+        if self.replicas > 1 && self.dir.is_some() && self.durability != Durability::Log {
+            return Err(Failure::usage(
+                "replicas keep their regions in memory, and logs of them in --dir: add --durability log",
+            ));
+        }
         let is_present = self.dir.as_deref().map_or(Ok(false), |dir| self.prepare(dir))?;
         let mut signals =
             Signals::new(ending_signals().into_iter().chain([SIGCHLD])).map_err(Failure::failed)?;
         let scheme = if self.rdma.is_some() { "rdma://" } else { "tcp://" };
-        // Holds the views of groups while this command runs.
-        let views = (self.replicas > 1).then(tempfile::tempdir).transpose()?;
+        // Holds the views of groups while this command runs, unless the pool outlives it.
+        let views = (self.replicas > 1 && self.dir.is_none()).then(tempfile::tempdir).transpose()?;
         let starting = end_while_starting(views.as_ref().map(|views| views.path().to_owned()))?;
-        let (mut nodes, addresses) = match &views {
-            Some(views) => self.start_groups(views.path())?,
+        let views = views.as_ref().map(tempfile::TempDir::path).or(self.dir.as_deref());
+        let (mut nodes, addresses) = match views.filter(|_| self.replicas > 1) {
+            Some(views) => self.start_groups(views, is_present)?,
             None => self.start_nodes(scheme, is_present)?,
         };
         let device = self.rdma.as_ref().map_or(String::new(), |device| format!("?device={device}"));
@@ -241,7 +249,8 @@ impl UpCommand {
         let known = if is_present { self.known_addresses() } else { Vec::new() };
         for at in 0..self.memnodes {
             let listen = known.get(usize::from(at)).map_or("127.0.0.1:0", String::as_str);
-            nodes.push(Daemon::start("memory node", at, &self.node_arguments(at, listen))?);
+            let region = self.dir.as_ref().map(|dir| region(dir, at));
+            nodes.push(Daemon::start("memory node", at, &self.node_arguments(listen, region))?);
         }
         let addresses = nodes.iter_mut().map(|node| node.address(scheme));
         let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
@@ -250,19 +259,27 @@ impl UpCommand {
 
     /// Starts the replicas of all memory nodes, with their views in a directory. Returns them with
     /// the addresses of the nodes.
-    fn start_groups(&self, views: &Path) -> Result<(Vec<Daemon>, Vec<String>), Failure> {
+    fn start_groups(&self, views: &Path, is_present: bool) -> Result<(Vec<Daemon>, Vec<String>), Failure> {
         let (mut nodes, mut addresses) = (Vec::new(), Vec::new());
         let views = format!("file:{}", views.join("views").display());
+        let known = if is_present { self.known_addresses() } else { Vec::new() };
         for group in 0..self.memnodes {
-            let listeners = (0..self.replicas).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
-            let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
-            let listens = listeners.iter().map(|listener| Ok(listener.local_addr()?.to_string()));
-            let listens = listens.collect::<Result<Vec<_>, std::io::Error>>()?;
-            // Their processes take over the ports.
-            drop(listeners);
+            let listens: Vec<String> = if let Some(known) = known.get(usize::from(group)) {
+                known.split('+').map(str::to_owned).collect()
+            } else {
+                let listeners = (0..self.replicas).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+                let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
+                // Their processes take over the ports.
+                let listens = listeners.iter().map(|listener| Ok(listener.local_addr()?.to_string()));
+                listens.collect::<Result<_, std::io::Error>>()?
+            };
             let address = listens.join("+");
-            for listen in &listens {
-                let mut arguments = self.node_arguments(group, listen);
+            for (replica, listen) in listens.iter().enumerate() {
+                let log = self.dir.as_ref().map(|dir| region(dir, group).join(format!("replica-{replica}")));
+                if let Some(directory) = log.as_ref().and_then(|log| log.parent()) {
+                    create_directory(directory)?;
+                }
+                let mut arguments = self.node_arguments(listen, log);
                 let patience = self.suspect_after.as_secs_f64().to_string();
                 let number = group.to_string();
                 let replica =
@@ -282,15 +299,23 @@ impl UpCommand {
 
     /// Creates the directory. Returns whether it already has all regions.
     fn prepare(&self, dir: &Path) -> Result<bool, Failure> {
-        Sharing::default()
-            .create_directory(dir)
-            .map_err(|error| Failure::usage(format!("{}: cannot create it: {error}", dir.display())))?;
+        create_directory(dir)?;
         let there = (0..self.memnodes).filter(|&at| region(dir, at).exists()).count();
         if there > 0 && (there < usize::from(self.memnodes) || region(dir, self.memnodes).exists()) {
             return Err(Failure::usage(format!(
                 "{}: it holds a pool of another number of memory nodes than {}; give its number with --memnodes",
                 dir.display(),
                 self.memnodes
+            )));
+        }
+        let replicas = self.known_addresses().first().map(|node| node.split('+').count());
+        if let Some(replicas) =
+            replicas.filter(|replicas| there > 0 && *replicas != usize::from(self.replicas))
+        {
+            return Err(Failure::usage(format!(
+                "{}: its memory nodes have {}; give that number with --replicas",
+                dir.display(),
+                counted(replicas as u64, "replica")
             )));
         }
         Ok(there > 0)
@@ -302,7 +327,8 @@ impl UpCommand {
     fn known_addresses(&self) -> Vec<String> {
         let text = self.dir.as_ref().and_then(|dir| std::fs::read_to_string(dir.join(ADDRESSES)).ok());
         let addresses: Vec<String> = text.unwrap_or_default().lines().map(str::to_owned).collect();
-        let is_sound = addresses.iter().all(|address| address.parse::<SocketAddr>().is_ok());
+        let mut all = addresses.iter().flat_map(|node| node.split('+'));
+        let is_sound = all.all(|address| address.parse::<SocketAddr>().is_ok());
         if is_sound { addresses } else { Vec::new() }
     }
 
@@ -321,16 +347,16 @@ impl UpCommand {
         arguments
     }
 
-    /// Returns the arguments of memory node `at`.
-    fn node_arguments(&self, at: u16, listen: &str) -> Vec<OsString> {
+    /// Returns the arguments of a memory node with this file of its region, or directory of its log.
+    fn node_arguments(&self, listen: &str, region: Option<PathBuf>) -> Vec<OsString> {
         let mut arguments =
             self.arguments(&["memnode", "--listen", listen, "--size", &self.size.to_string()]);
-        if let Some(dir) = &self.dir {
+        if let Some(region) = region {
             match self.durability {
-                Durability::Never => arguments.extend(["--file".into(), region(dir, at).into()]),
+                Durability::Never => arguments.extend(["--file".into(), region.into()]),
                 Durability::Log => {
                     let log: [OsString; 4] =
-                        ["--durability".into(), "log".into(), "--log".into(), region(dir, at).into()];
+                        ["--durability".into(), "log".into(), "--log".into(), region.into()];
                     arguments.extend(log);
                 }
             }
@@ -384,6 +410,12 @@ fn end_while_starting(views: Option<PathBuf>) -> Result<signal_hook::iterator::H
         }
     })?;
     Ok(handle)
+}
+
+fn create_directory(path: &Path) -> Result<(), Failure> {
+    let created = Sharing::default().create_directory(path);
+    let failed = |error| Failure::usage(format!("{}: cannot create it: {error}", path.display()));
+    created.map(drop).map_err(failed)
 }
 
 /// The file of a node's region, or the directory of its log.

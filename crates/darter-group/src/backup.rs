@@ -1,11 +1,11 @@
 //! A replica that does not serve: it follows its primary's stream.
 
+use super::disk::Entry;
 use super::memory::{Memory, is_zero};
 use super::message::{Beside, Message};
-use super::record::{Content, Record, StreamId};
+use super::record::{Record, StreamId};
 use super::replica::Replica;
 use super::view::{ReplicaId, View};
-use darter_fabric::effects::effects;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl<M: Memory> Replica<M> {
             return;
         }
         self.follower.stream = Some((stream, false));
-        let last = self.is_sound.then_some(self.beside.last);
+        let last = self.is_whole.then_some(self.beside.last);
         self.send(stream.primary, Message::Attached { stream, last });
     }
 
@@ -32,20 +32,28 @@ impl<M: Memory> Replica<M> {
         {
             *has_begun = true;
             let stream = *known;
+            self.is_sound = true;
             self.acknowledge(stream);
         }
     }
 
     /// Starts a full copy: the stream will bring the whole state.
-    pub(super) fn begin(&mut self, stream: StreamId, state: &Beside) {
+    pub(super) fn begin(&mut self, stream: StreamId, state: &Arc<Beside>) {
         if let Some((known, has_begun)) = self.follower.stream.as_mut().filter(|(known, _)| *known == stream)
         {
             *has_begun = true;
             debug_assert_eq!(known.view, stream.view);
-            self.is_sound = false;
+            (self.is_sound, self.is_whole) = (false, false);
             self.log = super::log::Log::default();
-            self.beside = state.clone();
+            self.beside = Beside::clone(state);
             self.follower.copies = 0;
+            self.names = [self.me].into();
+            if let Some(written) = &mut self.written {
+                written.restart();
+            }
+            // The old names first: they must not outlive the old state.
+            self.note_names();
+            self.note(|| Entry::Began(Arc::clone(state)));
         }
     }
 
@@ -71,29 +79,18 @@ impl<M: Memory> Replica<M> {
 
     /// Drops the records that all replicas have.
     fn drop_until(&mut self, everywhere: u64) {
-        self.log.trim(everywhere.min(self.beside.last.lsn));
+        self.log.settle(everywhere.min(self.beside.last.lsn), self.options.kept_bytes_max);
         self.beside.trim(self.log.first().unwrap_or(self.beside.last.lsn));
     }
 
     /// Applies a record. Returns whether it is the next one of the log.
     pub(super) fn apply(&mut self, record: &Arc<Record>) -> bool {
-        match &record.content {
-            Content::Frame { frame, results, effects: changed } => {
-                for effect in effects(changed) {
-                    let Some((offset, bytes)) = effect else { return false };
-                    if !self.memory.store(offset, bytes) {
-                        return false;
-                    }
-                }
-                self.beside.duplicates.executed(frame, record.position.lsn, Arc::clone(results));
-            }
-            Content::Fenced(session) => {
-                self.beside.fenced.insert(*session);
-                self.beside.duplicates.forget(*session);
-            }
+        let (beside, memory) = (&mut self.beside, &mut self.memory);
+        if !beside.apply(record, |offset, bytes| memory.store(offset, bytes)) {
+            return false;
         }
-        self.beside.advance(record.position);
         self.log.push(Arc::clone(record));
+        self.note(|| Entry::Record(Arc::clone(record)));
         true
     }
 
@@ -103,7 +100,7 @@ impl<M: Memory> Replica<M> {
         stream: StreamId,
         is_next: bool,
         (offset, bytes): (u64, u64),
-        content: Option<&[u8]>,
+        content: Option<Box<[u8]>>,
         is_last: bool,
     ) {
         if !self.follows(stream) {
@@ -111,14 +108,21 @@ impl<M: Memory> Replica<M> {
         }
         let is_stored = is_next
             && match content {
-                Some(content) => content.len() as u64 == bytes && self.memory.store(offset, content),
+                Some(content) if content.len() as u64 == bytes && self.memory.store(offset, &content) => {
+                    self.note(|| Entry::Part { offset, content });
+                    true
+                }
+                Some(_) => false,
                 None => self.clear(offset, bytes as usize),
             };
         if !is_stored {
             return self.lose(stream);
         }
         self.follower.copies += 1;
-        self.is_sound |= is_last;
+        if is_last {
+            (self.is_sound, self.is_whole) = (true, true);
+            self.note(|| Entry::Whole);
+        }
         self.acknowledge(stream);
     }
 
@@ -130,7 +134,14 @@ impl<M: Memory> Replica<M> {
         }
         let mut content = vec![0; bytes];
         self.memory.copy(offset, &mut content);
-        is_zero(&content) || self.memory.store(offset, &vec![0; bytes])
+        if !is_zero(&content) {
+            content.fill(0);
+            if !self.memory.store(offset, &content) {
+                return false;
+            }
+            self.note(|| Entry::Part { offset, content: content.into() });
+        }
+        true
     }
 
     /// Stops following the stream: nothing after a missing part may be applied.
@@ -141,9 +152,28 @@ impl<M: Memory> Replica<M> {
         self.send(stream.primary, Message::Lost { stream });
     }
 
+    /// Acknowledges everything so far, or once it is durable.
     fn acknowledge(&mut self, stream: StreamId) {
         let (lsn, copies) = (self.beside.last.lsn, self.follower.copies);
+        if let Some(written) = &mut self.written {
+            written.mark(lsn, copies);
+            if !written.is_even() {
+                return;
+            }
+        }
         self.send(stream.primary, Message::Acknowledge { stream, lsn, copies });
+    }
+
+    /// Notes that this number of entries of the log is durable, counted from the replica's start.
+    /// The end of the turn sends the replies that waited for them.
+    pub fn logged(&mut self, entries: u64) {
+        let Some(written) = &mut self.written else { return };
+        let (has_more, (lsn, copies)) = (written.advance(entries), written.reached());
+        if let Some((stream, true)) = self.follower.stream.filter(|_| has_more && self.primary.is_none())
+            && !self.follower.suspects
+        {
+            self.send(stream.primary, Message::Acknowledge { stream, lsn, copies });
+        }
     }
 
     /// Handles a heartbeat of the primary.
@@ -165,6 +195,8 @@ impl<M: Memory> Replica<M> {
         self.heard = now;
         if self.is_sound {
             self.drop_until(everywhere);
+        }
+        if self.is_sound && !self.is_stalled() {
             self.send(from, Message::Granted { view: view.number, sent });
         }
     }

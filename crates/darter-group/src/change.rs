@@ -1,9 +1,8 @@
 //! View changes: suspicion, candidates, proposals to the store, adoption.
 
 use super::interface::{Outcome, Output};
-use super::log::Log;
 use super::memory::Memory;
-use super::message::{Beside, Message};
+use super::message::Message;
 use super::peer::{Peer, Stage};
 use super::primary::Primary;
 use super::record::{Position, Record};
@@ -20,14 +19,21 @@ impl<M: Memory> Replica<M> {
             return;
         }
         self.view = Some(Arc::clone(view));
-        let resumes = self.resumes.take().is_some();
         self.proposal = None;
         self.follower = Follower::default();
         self.heard = now;
         let served = self.primary.take();
+        if view.members().any(|id| id == self.me) {
+            // No later view has an earlier name.
+            if self.names.len() > 1 {
+                self.names = [self.me].into();
+                self.note_names();
+            }
+            // A group begins with empty memories.
+            self.is_sound |= view.number == 1 && self.is_whole && self.lsn() == 0;
+        }
         if view.primary == self.me {
             // No other replica has this name: this replica requested the view or was handed it.
-            self.is_sound |= resumes;
             if !self.is_sound {
                 // The other replicas will notice that no primary serves.
                 return;
@@ -50,14 +56,39 @@ impl<M: Memory> Replica<M> {
                 self.send(to, Message::View(Arc::clone(view)));
             }
         }
-        if !view.backups.contains(&self.me) {
-            // Its log may differ from the new primary's, and records cannot be undone.
-            self.is_sound = false;
-            (self.beside, self.log) = (Beside::default(), Log::default());
+        if view.backups.contains(&self.me) {
+            return;
         }
-        if !view.backups.contains(&self.me) && !self.leaves {
+        // Otherwise its log may differ from the new primary's, which compares them.
+        self.is_sound = self.stands_in();
+        if !self.is_sound && !self.leaves {
             self.send(view.primary, Message::Join);
         }
+    }
+
+    /// Handles a replica that has restarted with its log.
+    pub(super) fn returned(
+        &mut self,
+        from: ReplicaId,
+        view: u64,
+        names: &BTreeSet<ReplicaId>,
+        now: Duration,
+    ) {
+        if !self.is_current(view) {
+            return self.correct(from);
+        }
+        let Some(view) = self.view.clone() else { return };
+        let Some(primary) = &mut self.primary else {
+            self.follower.stand_ins.extend(names.iter().map(|&name| (name, from)));
+            return;
+        };
+        // At most one of its names is that of a member.
+        if let Some(&former) = view.backups.iter().find(|id| names.contains(id)) {
+            let peer = primary.peers.entry(from).or_insert_with(|| Peer::new(now));
+            peer.former = Some(former);
+        }
+        // It need not request a view: this replica serves.
+        self.correct(from);
     }
 
     /// Handles a replica that is not a member and wants to be brought up. A spare repeats this.
@@ -76,6 +107,10 @@ impl<M: Memory> Replica<M> {
     pub fn leave(&mut self, now: Duration) -> bool {
         self.leaves = true;
         let Some(view) = self.view.clone() else { return false };
+        if view.members().count() <= self.options.members_min {
+            // The others could not serve. With its log it may return as the member that it is.
+            return false;
+        }
         if self.primary.is_some() {
             let next = view.backups.first().copied();
             return next.is_some_and(|to| self.hand_over(to, now) || self.primary.is_some());
@@ -103,6 +138,12 @@ impl<M: Memory> Replica<M> {
 
     /// Does the periodic work of a replica that does not serve: suspects a silent primary.
     pub(super) fn watch(&mut self, now: Duration) {
+        let is_over = |when: Duration| now.saturating_sub(when) >= 2 * self.options.patience;
+        if self.follower.surveyed.is_some_and(is_over) && self.proposal.is_none() {
+            // The candidate has not succeeded. Nothing is acknowledged without it either, unless it
+            // has given up.
+            (self.follower.suspects, self.follower.surveyed) = (false, None);
+        }
         let silent = now.saturating_sub(self.heard);
         let looked = self.looked.map_or(silent, |when| now.saturating_sub(when));
         if silent >= self.options.patience && looked >= self.options.patience {
@@ -113,37 +154,80 @@ impl<M: Memory> Replica<M> {
             }
         }
         let Some(view) = self.view.clone() else { return };
-        let may_promote = view.backups.contains(&self.me) && self.is_sound;
-        if !may_promote || silent < self.options.patience || self.proposal.is_some() {
+        let stands_in = self.stands_in();
+        if stands_in {
+            self.announce(view.number, now);
+        }
+        let is_alone = stands_in && view.members().all(|id| self.names.contains(&id));
+        // Its earlier self may have granted a lease. A member that lives comes first.
+        let patience = match stands_in {
+            _ if is_alone => Duration::ZERO,
+            true => 2 * self.options.patience,
+            false => self.options.patience,
+        };
+        let may_promote = (view.backups.contains(&self.me) || stands_in) && self.is_sound;
+        if !may_promote || silent < patience || self.proposal.is_some() {
             return;
         }
         self.follower.suspects = true;
-        if self.follower.survey.is_none() {
-            let last = self.beside.last;
-            let until = now + self.options.patience / 4;
-            self.follower.survey = Some((BTreeSet::new(), until));
-            for &to in view.backups.iter().filter(|&&to| to != self.me).collect::<Vec<_>>() {
+        let others = self.others_to_ask(&view);
+        let last = self.beside.last;
+        for &to in &others {
+            if self.follower.asked.insert(to) {
                 self.send(to, Message::Survey { view: view.number, last });
             }
         }
-        if let Some((answered, until)) = &self.follower.survey
-            && (now >= *until || answered.len() + 1 == view.backups.len())
-        {
+        let until = now + self.options.patience / 4;
+        let (answered, until) = self.follower.survey.get_or_insert((BTreeSet::new(), until));
+        if now < *until && answered.len() < others.len() {
+            return;
+        }
+        if 1 + answered.len() >= self.options.members_min.min(view.members().count()) {
             let next = view.next(self.me, answered.clone());
             self.propose(next, now);
+        } else {
+            // Others may still return, or the primary.
+            self.heard = now;
+            let follower = &mut self.follower;
+            follower.suspects = follower.surveyed.is_some();
+            (follower.survey, follower.asked) = Default::default();
         }
     }
 
-    /// Replies to a candidate's survey. From now on this replica accepts no record of this view.
-    pub(super) fn surveyed_by(&mut self, from: ReplicaId, view: u64, last: Position) {
+    /// Tells the others from time to time that it has restarted with its log.
+    fn announce(&mut self, view: u64, now: Duration) {
+        let is_due = |when: Duration| now.saturating_sub(when) >= self.options.patience / 4;
+        if self.announced.is_none_or(is_due) {
+            self.announced = Some(now);
+            let names = self.names.clone();
+            self.out.push(Output::SendAll(Message::Return { view, names }));
+        }
+    }
+
+    /// Returns the members that a candidate asks: the backups, under their new names if they have
+    /// restarted, and a primary that has restarted.
+    fn others_to_ask(&self, view: &View) -> BTreeSet<ReplicaId> {
+        let members = view.members().filter(|id| !self.names.contains(id));
+        let now_named = |id: ReplicaId| {
+            let stand_in = self.follower.stand_ins.get(&id).copied();
+            stand_in.or_else(|| (id != view.primary).then_some(id))
+        };
+        members.filter_map(now_named).collect()
+    }
+
+    /// Replies to a candidate's survey. From now on this replica accepts no record of this view, until
+    /// the candidate should have succeeded.
+    pub(super) fn surveyed_by(&mut self, from: ReplicaId, view: u64, last: Position, now: Duration) {
         if !self.is_current(view) || self.primary.is_some() {
             return self.correct(from);
         }
-        let is_member = self.view.as_ref().is_some_and(|view| view.backups.contains(&self.me));
+        let is_backup = self.view.as_ref().is_some_and(|view| view.backups.contains(&self.me));
+        let is_member = is_backup || self.stands_in();
         if !is_member || !self.is_sound {
             return;
         }
         self.follower.suspects = true;
+        self.follower.surveyed = Some(now);
         let mine = self.beside.last;
         let rest = self.log.after(last.lsn, mine.lsn).filter(|_| self.beside.contains(last));
         let is_longer = mine.lsn > last.lsn;
@@ -199,7 +283,8 @@ impl<M: Memory> Replica<M> {
         let Some(view) = self.view.clone().filter(|_| self.proposal.is_none()) else { return };
         let Some(primary) = &self.primary else { return };
         let Some((to, until)) = primary.handing else { return };
-        let has_all = self.everywhere(primary) == self.beside.last.lsn;
+        // Its own disk may have stalled.
+        let has_all = self.elsewhere(primary) == self.beside.last.lsn;
         if has_all {
             let backups = view.backups.iter().copied().chain([self.me]).filter(|id| *id != to).collect();
             self.propose(view.next(to, backups), now);

@@ -1,5 +1,5 @@
-//! Messages as bytes for transport over a wire: little-endian words, and runs of bytes prefixed
-//! with their lengths.
+//! Messages as bytes for transport over a wire, and entries as bytes for a log: little-endian words,
+//! and runs of bytes prefixed with their lengths.
 //!
 //! ```text
 //! message    kind 8 | its fields, in the order of their declaration
@@ -9,8 +9,11 @@
 //!   record   position | kind: 0 frame, 1 fenced
 //!              frame    session | channel | id | answered | results | effects
 //!              fenced   session
+//!   names    each
 //!   beside   position | starts, each a position | channels | fenced, each a session
 //!     channel  session | number | answered | frames, each: id | lsn | results
+//! entry      kind 8 | its fields
+//! logged     names | whole: 0 or 1 | beside
 //! run        length in bytes 8 | the bytes
 //! list       number of items 8 | each
 //! ```
@@ -18,10 +21,12 @@
 //! The claimed length of a list is checked against the bytes that are present before anything is
 //! allocated.
 
+use super::disk::{Entry, Logged};
 use super::duplicates::Duplicates;
 use super::message::{Beside, Message};
 use super::record::{Content, FrameId, Position, Record, StreamId};
-use super::view::View;
+use super::view::{ReplicaId, View};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +61,7 @@ impl Message {
             }
             Self::Granted { view, sent } => out.word(11).word(*view).time(*sent),
             Self::Leave => out.word(14),
+            Self::Return { view, names } => out.word(15).word(*view).names(names),
             Self::Survey { view, last } => out.word(12).word(*view).position(*last),
             Self::Surveyed { view, last, fits, records } => {
                 out.word(13).word(*view).position(*last).word((*fits).into()).records(records)
@@ -97,9 +103,52 @@ impl Message {
                 Self::Surveyed { view, last, fits, records: rest.records()? }
             }
             14 => Self::Leave,
+            15 => Self::Return { view: rest.word()?, names: rest.list(8, Take::word)? },
             _ => return None,
         };
         rest.0.is_empty().then_some(message)
+    }
+}
+
+impl Entry {
+    /// Appends the entry's bytes.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        let mut out = Put(out);
+        match self {
+            Self::Names(names) => _ = out.word(0).names(names),
+            Self::Record(record) => out.word(1).record(record),
+            Self::Began(beside) => _ = out.word(2).beside(beside),
+            Self::Part { offset, content } => _ = out.word(3).word(*offset).run(content),
+            Self::Whole => _ = out.word(4),
+        }
+    }
+
+    /// Returns the entry encoded by these bytes; `None` if they are not exactly one entry.
+    pub fn take(bytes: &[u8]) -> Option<Self> {
+        let mut rest = Take(bytes);
+        let entry = match rest.word()? {
+            0 => Self::Names(rest.list(8, Take::word)?),
+            1 => Self::Record(Arc::new(rest.record()?)),
+            2 => Self::Began(Arc::new(rest.beside()?)),
+            3 => Self::Part { offset: rest.word()?, content: rest.run()?.into() },
+            4 => Self::Whole,
+            _ => return None,
+        };
+        rest.0.is_empty().then_some(entry)
+    }
+}
+
+impl Logged {
+    /// Appends the state's bytes, without the newest records.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        Put(out).names(&self.names).word(self.is_whole.into()).beside(&self.beside);
+    }
+
+    /// Returns the state encoded by these bytes; `None` if they are not exactly one state.
+    pub fn take(bytes: &[u8]) -> Option<Self> {
+        let mut rest = Take(bytes);
+        let (names, is_whole, beside) = (rest.list(8, Take::word)?, rest.flag()?, rest.beside()?);
+        rest.0.is_empty().then_some(Self { names, is_whole, beside, ..Self::default() })
     }
 }
 
@@ -131,6 +180,10 @@ impl Put<'_> {
     fn view(&mut self, view: &View) -> &mut Self {
         self.word(view.group).word(view.number).word(view.primary);
         self.list(view.backups.iter(), |out, &id| _ = out.word(id))
+    }
+
+    fn names(&mut self, names: &BTreeSet<ReplicaId>) -> &mut Self {
+        self.list(names.iter(), |out, &name| _ = out.word(name))
     }
 
     fn stream(&mut self, stream: StreamId) -> &mut Self {
@@ -281,6 +334,7 @@ mod tests {
             Message::View(Arc::clone(&view)),
             Message::Join,
             Message::Leave,
+            Message::Return { view: 7, names: [3, 9].into() },
             Message::Attach { stream, view: Arc::clone(&view) },
             Message::Attached { stream, last: Some(last) },
             Message::Attached { stream, last: None },
@@ -311,6 +365,33 @@ mod tests {
             bytes.push(0);
             assert!(Message::take(&bytes).is_none(), "one more than {message:?}");
         }
+    }
+
+    #[test]
+    fn entries_survive_as_bytes_and_parts_of_them_do_not() {
+        let mut beside = Beside { last: Position { view: 6, lsn: 5 }, ..Beside::default() };
+        beside.fenced.extend([1, 5]);
+        let record = Record { position: Position { view: 7, lsn: 6 }, content: Content::Fenced(3) };
+        for entry in [
+            Entry::Names([4, 8].into()),
+            Entry::Record(Arc::new(record)),
+            Entry::Began(Arc::new(beside.clone())),
+            Entry::Part { offset: 64, content: [5; 64].into() },
+            Entry::Whole,
+        ] {
+            let mut bytes = Vec::new();
+            entry.put(&mut bytes);
+            assert_eq!(Entry::take(&bytes).as_ref(), Some(&entry));
+            for keep in 0..bytes.len() {
+                assert_eq!(Entry::take(&bytes[..keep]), None, "{keep} bytes of {entry:?}");
+            }
+        }
+        let logged = Logged { names: [4].into(), is_whole: false, beside, ..Logged::default() };
+        let mut bytes = Vec::new();
+        logged.put(&mut bytes);
+        let again = Logged::take(&bytes).unwrap();
+        assert_eq!((again.names, again.is_whole, again.beside), (logged.names, false, logged.beside));
+        assert!((0..bytes.len()).all(|keep| Logged::take(&bytes[..keep]).is_none()));
     }
 
     #[test]

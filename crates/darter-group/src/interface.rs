@@ -1,7 +1,7 @@
 //! Inputs and outputs of a replica, except messages.
 
-use super::log::Log;
-use super::message::{Beside, Message};
+use super::disk::{Entry, Logged};
+use super::message::Message;
 use super::record::FrameId;
 use super::view::{ReplicaId, StoreRequest, View};
 use std::sync::Arc;
@@ -28,8 +28,14 @@ pub struct Options {
     /// Maximum number of replicas in a view. Further replicas are *spares*: they hold no data, and
     /// are brought up when a member is lost.
     pub members_max: usize,
+    /// Minimum number of replicas that must have a record before a reply may depend on it. No view
+    /// with fewer members is requested while it can be avoided.
+    pub members_min: usize,
     /// Maximum bytes of records that not all replicas have. Above it a primary takes no requests.
     pub log_bytes_max: usize,
+    /// Bytes of the newest records that are kept in memory, so that a replica that was away can
+    /// catch up without a copy of the memory.
+    pub kept_bytes_max: usize,
     /// Maximum number of a channel's frames whose replies the client may not have. Above it the
     /// channel's requests are refused.
     pub channel_frames_max: usize,
@@ -45,7 +51,9 @@ impl Default for Options {
             copies_a_turn: 4,
             copy_rate: u64::MAX,
             members_max: usize::MAX,
+            members_min: 1,
             log_bytes_max: 64 << 20,
+            kept_bytes_max: 64 << 20,
             channel_frames_max: 4096,
         }
     }
@@ -58,21 +66,11 @@ pub enum Start {
     Bootstrap(Arc<View>),
     /// With nothing.
     Empty,
-    /// With the memory that it had when it stopped, and the state that it kept with it. Under its
-    /// new name it continues with them if it was alone in its view and that view is still current.
-    /// Otherwise it begins with nothing: it cannot know which replicas it had suspected and what it
-    /// had requested from the store.
-    Kept(Box<Kept>),
-}
-
-/// The state that a replica keeps with its memory when it stops.
-#[derive(Clone, Debug)]
-pub struct Kept {
-    pub(super) id: ReplicaId,
-    pub(super) view: Arc<View>,
-    pub(super) beside: Beside,
-    pub(super) log: Log,
-    pub(super) told: u64,
+    /// With the state that its log restored, to which its new name was added, and with the memory
+    /// that belongs to it. The replica keeps a log: [`Output::Log`]. It stands in for itself in a
+    /// view that has one of its earlier names; it has a new one because it cannot know which
+    /// replicas it had suspected, what it had promised, and what it had requested from the store.
+    Logged(Box<Logged>),
 }
 
 /// Identifies a request and its client.
@@ -122,6 +120,10 @@ pub enum Output {
         /// The message.
         message: Message,
     },
+    /// A message to all other replicas that can be reached.
+    SendAll(Message),
+    /// The next entry of the log. Report it with [`super::Replica::logged`] when it is durable.
+    Log(Entry),
     /// A request to the store of views.
     Store(StoreRequest),
 }

@@ -13,12 +13,14 @@
 //!
 //! `view` defines the roles, `record` and `message` the data that replicas exchange. A primary is
 //! in `serve`, `stream`, `held`, `answers` and `lease`, a backup in `backup`; `duplicates` is their
-//! common knowledge of frames. `change` has the view changes. `codec` encodes messages as bytes.
+//! common knowledge of frames. `change` has the view changes. `disk` has the log of a durable replica.
+//! `codec` encodes messages and entries as bytes.
 
 mod answers;
 mod backup;
 mod change;
 mod codec;
+mod disk;
 mod duplicates;
 mod held;
 mod interface;
@@ -35,8 +37,9 @@ mod stream;
 mod view;
 
 pub use answers::Answers;
+pub use disk::{Entry, Logged};
 pub use duplicates::Duplicates;
-pub use interface::{Kept, Options, Outcome, Output, Request, Role, Start};
+pub use interface::{Options, Outcome, Output, Request, Role, Start};
 pub use memory::{Memory, Region};
 pub use message::{Beside, Message};
 pub use record::{Content, FrameId, Position, Record, StreamId};

@@ -3,7 +3,7 @@
 
 use super::duplicates::Duplicates;
 use super::record::{Position, Record, StreamId};
-use super::view::View;
+use super::view::{ReplicaId, View};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,13 @@ pub enum Message {
     Join,
     /// The sender is a backup that is about to stop.
     Leave,
+    /// The sender has restarted with its log, in which it had one of these names.
+    Return {
+        /// The view that it knows.
+        view: u64,
+        /// Its names.
+        names: BTreeSet<ReplicaId>,
+    },
     /// A primary begins a stream, and requests the end of the receiver's log.
     Attach {
         /// The stream.

@@ -1,5 +1,6 @@
 //! A primary's knowledge of the other replicas.
 
+use super::view::ReplicaId;
 use std::time::Duration;
 
 /// Progress of a replica.
@@ -39,11 +40,13 @@ pub(super) struct Peer {
     pub(super) granted: Option<Duration>,
     /// When its last message arrived.
     pub(super) heard: Duration,
+    /// The backup that it was before it restarted.
+    pub(super) former: Option<ReplicaId>,
 }
 
 impl Peer {
     pub(super) fn new(heard: Duration) -> Self {
-        Self { stream: 0, stage: Stage::Detached, acked: 0, granted: None, heard }
+        Self { stream: 0, stage: Stage::Detached, acked: 0, granted: None, heard, former: None }
     }
 
     /// Returns whether it has received everything that was sent so far.
@@ -58,4 +61,4 @@ impl Peer {
 
 /// A replica with unknown progress.
 pub(super) static NOBODY: Peer =
-    Peer { stream: 0, stage: Stage::Detached, acked: 0, granted: None, heard: Duration::ZERO };
+    Peer { stream: 0, stage: Stage::Detached, acked: 0, granted: None, heard: Duration::ZERO, former: None };

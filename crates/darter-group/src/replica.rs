@@ -1,14 +1,15 @@
 //! A replica: its state, and the dispatch of its inputs.
 
 use super::answers::Answers;
-use super::interface::{Kept, Options, Output, Role, Start};
+use super::disk::{Entry, Logged, Written};
+use super::interface::{Options, Output, Role, Start};
 use super::log::Log;
 use super::memory::Memory;
 use super::message::{Beside, Message};
 use super::primary::Primary;
 use super::record::StreamId;
 use super::view::{ReplicaId, StoreReply, StoreRequest, View};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,10 +20,16 @@ pub(super) struct Follower {
     pub(super) stream: Option<(StreamId, bool)>,
     /// Number of parts of the memory that were copied.
     pub(super) copies: u64,
-    /// It no longer acknowledges or grants anything in this view.
+    /// It acknowledges and grants nothing in this view: for good once it has requested the next one.
     pub(super) suspects: bool,
+    /// When it last replied to a candidate's survey.
+    pub(super) surveyed: Option<Duration>,
     /// Backups that have replied to its survey, and the deadline for further replies.
     pub(super) survey: Option<(BTreeSet<ReplicaId>, Duration)>,
+    /// Replicas that were sent its survey.
+    pub(super) asked: BTreeSet<ReplicaId>,
+    /// The replicas that have restarted with their logs, by their earlier names.
+    pub(super) stand_ins: BTreeMap<ReplicaId, ReplicaId>,
 }
 
 /// A replica of a group.
@@ -34,8 +41,14 @@ pub struct Replica<M> {
     pub(super) view: Option<Arc<View>>,
     /// It has every record on which a reply was ever based.
     pub(super) is_sound: bool,
-    /// The view in which it was alone when it stopped.
-    pub(super) resumes: Option<u64>,
+    /// Its memory is that after the last record of some log.
+    pub(super) is_whole: bool,
+    /// Its name, and the earlier ones under which its log has acknowledged records.
+    pub(super) names: BTreeSet<ReplicaId>,
+    /// How far its log is durable; `None` if it keeps none.
+    pub(super) written: Option<Written>,
+    /// When it last announced that it has restarted with its log.
+    pub(super) announced: Option<Duration>,
     pub(super) beside: Beside,
     pub(super) log: Log,
     /// No record after this one was ever the basis of a reply.
@@ -65,7 +78,10 @@ impl<M: Memory> Replica<M> {
             memory,
             view: None,
             is_sound: false,
-            resumes: None,
+            is_whole: false,
+            names: [me].into(),
+            written: None,
+            announced: None,
             beside: Beside::default(),
             log: Log::default(),
             told: 0,
@@ -81,30 +97,58 @@ impl<M: Memory> Replica<M> {
         };
         match start {
             Start::Bootstrap(view) => {
-                replica.is_sound = true;
+                (replica.is_sound, replica.is_whole) = (true, true);
                 replica.adopt(&view, now);
             }
             Start::Empty => replica.request_view(now),
-            Start::Kept(kept) => {
-                let Kept { id, view, beside, log, told } = *kept;
-                let was_alone = view.primary == id && view.backups.is_empty();
-                if was_alone {
-                    replica.resumes = Some(view.number);
-                    (replica.view, replica.beside, replica.log, replica.told) =
-                        (Some(view), beside, log, told);
-                }
+            Start::Logged(logged) => {
+                let Logged { names, is_whole, beside, recent } = *logged;
+                replica.names.extend(names);
+                replica.written = Some(Written::new(beside.last.lsn, now));
+                (replica.is_whole, replica.told) = (is_whole, beside.last.lsn);
+                (replica.beside, replica.log) = (beside, recent);
                 replica.request_view(now);
             }
         }
         replica
     }
 
-    /// Returns the state to keep with the memory if it stops now; `None` if the memory could not be
-    /// relied on.
-    pub fn kept(&self) -> Option<Kept> {
-        let view = self.view.clone().filter(|_| self.is_sound)?;
-        let (beside, log) = (self.beside.clone(), self.log.clone());
-        Some(Kept { id: self.me, view, beside, log, told: self.told })
+    /// Returns whether it has every record on which a reply was ever based.
+    pub fn is_sound(&self) -> bool {
+        self.is_sound
+    }
+
+    /// Returns the state that the entries of its log so far restore.
+    pub fn restored(&self) -> Logged {
+        let (names, beside) = (self.names.clone(), self.beside.clone());
+        Logged { names, is_whole: self.is_whole, beside, ..Logged::default() }
+    }
+
+    /// Adds an entry to its log, if it keeps one.
+    pub(super) fn note(&mut self, entry: impl FnOnce() -> Entry) {
+        if let Some(written) = &mut self.written {
+            written.add();
+            self.out.push(Output::Log(entry()));
+        }
+    }
+
+    pub(super) fn note_names(&mut self) {
+        let names = self.names.clone();
+        self.note(|| Entry::Names(names));
+    }
+
+    /// Returns whether its disk has stalled for as long as a silent replica is waited for.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.written.as_ref().is_some_and(|written| written.waits() >= self.options.patience)
+    }
+
+    /// Returns whether the current view has it under an earlier name.
+    pub(super) fn stands_in(&self) -> bool {
+        let names_it = |view: &Arc<View>| {
+            let mut members = view.members();
+            members.all(|id| id != self.me) && view.members().any(|id| self.names.contains(&id))
+        };
+        self.is_whole && self.view.as_ref().is_some_and(names_it)
     }
 
     /// Returns its current view.
@@ -132,9 +176,9 @@ impl<M: Memory> Replica<M> {
         self.primary.as_ref().map_or(self.beside.last.lsn, |primary| self.everywhere(primary))
     }
 
-    /// Returns the bytes of the records that are kept for other replicas.
+    /// Returns the bytes of the records that not all replicas of the view have.
     pub fn log_bytes(&self) -> usize {
-        self.log.bytes()
+        self.log.unsettled_bytes()
     }
 
     /// Returns whether a session is fenced, as far as this replica knows.
@@ -167,7 +211,13 @@ impl<M: Memory> Replica<M> {
     /// Handles a message from another replica.
     pub fn receive(&mut self, from: ReplicaId, message: Message, now: Duration) {
         match message {
-            Message::View(view) => self.adopt(&view, now),
+            Message::View(view) => {
+                if from == view.primary && self.is_current(view.number) {
+                    self.heard = now;
+                }
+                self.adopt(&view, now);
+            }
+            Message::Return { view, names } => self.returned(from, view, &names, now),
             Message::Join => self.joined_by(from, now),
             Message::Leave => self.left_by(from),
             Message::Attach { stream, view } => self.attach(stream, &view, now),
@@ -177,7 +227,7 @@ impl<M: Memory> Replica<M> {
             Message::Records { stream, records, everywhere } => self.follow(stream, &records, everywhere),
             Message::Copy { stream, number, offset, bytes, content, is_last } => {
                 let is_next = number == self.follower.copies && bytes <= self.options.copy_bytes as u64;
-                self.copied(stream, is_next, (offset, bytes), content.as_deref(), is_last);
+                self.copied(stream, is_next, (offset, bytes), content, is_last);
             }
             Message::Lost { stream } if self.is_mine(stream) => self.parted(from),
             Message::Lost { .. } => {}
@@ -188,7 +238,7 @@ impl<M: Memory> Replica<M> {
                 self.heartbeat(from, &view, sent, everywhere, now);
             }
             Message::Granted { view, sent } => self.granted(from, view, sent, now),
-            Message::Survey { view, last } => self.surveyed_by(from, view, last),
+            Message::Survey { view, last } => self.surveyed_by(from, view, last, now),
             Message::Surveyed { view, last, fits, records } => {
                 self.surveyed(from, view, last, fits, &records, now);
             }
@@ -197,15 +247,14 @@ impl<M: Memory> Replica<M> {
 
     /// Handles a reply of the store.
     pub fn store_replied(&mut self, reply: &StoreReply, now: Duration) {
-        let is_known = self.view.as_ref().is_some_and(|view| view.number == reply.view.number);
         self.adopt(&reply.view, now);
-        if is_known && self.resumes == Some(reply.view.number) && self.proposal.is_none() {
-            self.propose(reply.view.next(self.me, BTreeSet::new()), now);
-        }
     }
 
     /// Does periodic work. Call it a few times in each lease.
     pub fn tick(&mut self, now: Duration) {
+        if let Some(written) = &mut self.written {
+            written.tick(now);
+        }
         if let Some((view, sent)) = &mut self.proposal
             && now.saturating_sub(*sent) >= self.options.patience / 2
         {

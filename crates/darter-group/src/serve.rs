@@ -1,5 +1,6 @@
 //! A replica that serves: frames, the dependencies of their replies, and periodic work.
 
+use super::disk::Entry;
 use super::duplicates::Known;
 use super::held::Leave;
 use super::interface::{Outcome, Output, Request};
@@ -21,7 +22,7 @@ impl<M: Memory> Replica<M> {
     /// Returns whether it can take requests. It executes none while it hands over or while other
     /// replicas lack too many records.
     pub fn takes_requests(&self) -> bool {
-        let is_full = self.log.bytes() > self.options.log_bytes_max;
+        let is_full = self.log.unsettled_bytes() > self.options.log_bytes_max;
         self.primary.as_ref().is_some_and(|primary| primary.handing.is_none()) && !is_full
     }
 
@@ -148,7 +149,9 @@ impl<M: Memory> Replica<M> {
         let view = self.view.as_ref().map_or(0, |view| view.number);
         let position = Position { view, lsn: self.beside.last.lsn + 1 };
         self.beside.advance(position);
-        self.log.push(Arc::new(Record { position, content }));
+        let record = Arc::new(Record { position, content });
+        self.log.push(Arc::clone(&record));
+        self.note(|| Entry::Record(record));
     }
 
     fn hold(&mut self, request: &Request, need: u64, leave: Leave, outcome: Outcome) {
@@ -168,6 +171,9 @@ impl<M: Memory> Replica<M> {
     pub fn end_turn(&mut self, clock: Duration) {
         self.ship(clock);
         let Some(mut primary) = self.primary.take() else { return };
+        if let Some(written) = &mut self.written {
+            written.mark(self.beside.last.lsn, 0);
+        }
         let everywhere = self.everywhere(&primary);
         self.told = self.told.max(everywhere);
         let (is_alone, end) = (self.awaited(&primary).next().is_none(), self.lease_end(&primary));
@@ -185,8 +191,16 @@ impl<M: Memory> Replica<M> {
         ids.map(|id| primary.peers.get(id).unwrap_or(&NOBODY))
     }
 
-    /// Returns the last record that all awaited replicas have.
+    /// Returns the last record that all awaited replicas have, this one included.
     pub(super) fn everywhere(&self, primary: &Primary) -> u64 {
+        let own = self.written.as_ref().map_or(self.beside.last.lsn, |written| written.reached().0);
+        let is_enough = 1 + self.awaited(primary).count() >= self.options.members_min;
+        let most = if is_enough { own } else { own.min(self.told) };
+        self.elsewhere(primary).min(most)
+    }
+
+    /// Returns the last record that all awaited replicas have.
+    pub(super) fn elsewhere(&self, primary: &Primary) -> u64 {
         self.awaited(primary).map(|peer| peer.acked).min().unwrap_or(self.beside.last.lsn)
     }
 
@@ -218,7 +232,16 @@ impl<M: Memory> Replica<M> {
         }
         self.look_after_backups(now);
         self.look_after_learners(now);
+        self.look_after_disk(now);
         self.see_handover(now);
+    }
+
+    /// Hands over if its disk has stalled.
+    fn look_after_disk(&mut self, now: Duration) {
+        let to = self.view.as_ref().and_then(|view| view.backups.first().copied());
+        if let Some(to) = to.filter(|_| self.is_stalled()) {
+            self.hand_over(to, now);
+        }
     }
 
     /// Returns the backups and the learners.
@@ -229,14 +252,25 @@ impl<M: Memory> Replica<M> {
     /// Requests a view without the backups that are silent or whose log diverges.
     fn look_after_backups(&mut self, now: Duration) {
         let (Some(view), Some(primary), None) = (&self.view, &self.primary, &self.proposal) else { return };
-        let is_lost = |peer: &Peer| {
-            peer.stage == Stage::Misfit || now.saturating_sub(peer.heard) >= self.options.patience
+        let patience = self.options.patience;
+        let is_lost = |peer: &Peer| peer.stage == Stage::Misfit || now.saturating_sub(peer.heard) >= patience;
+        let is_misfit = |peer: &Peer| peer.stage == Stage::Misfit;
+        let without = |is_lost: &dyn Fn(&Peer) -> bool| -> BTreeSet<_> {
+            let is_kept = |id: &&ReplicaId| !primary.peers.get(id).is_some_and(is_lost);
+            view.backups.iter().filter(is_kept).copied().collect()
         };
-        let is_kept = |id: &&ReplicaId| !primary.peers.get(id).is_some_and(is_lost);
-        let kept: BTreeSet<_> = view.backups.iter().filter(is_kept).copied().collect();
+        let mut kept = without(&is_lost);
+        let is_too_few = 1 + kept.len() < self.options.members_min;
+        if is_too_few {
+            // Silent members have everything that this one has acknowledged, and may return.
+            kept = without(&is_misfit);
+        }
         if kept.len() < view.backups.len() {
             let next = view.next(self.me, kept);
             self.propose(next, now);
+        } else if is_too_few && self.looked.is_none_or(|when| now.saturating_sub(when) >= patience) {
+            // They may have a view without this one.
+            self.request_view(now);
         }
     }
 
@@ -258,9 +292,12 @@ impl<M: Memory> Replica<M> {
         let whole: BTreeSet<_> = learners.filter(|id| is_whole(id)).copied().collect();
         let has_told = |id: &ReplicaId| peers.get(id).is_some_and(|peer| peer.acked >= told);
         let ready: Vec<_> = whole.iter().filter(|id| has_told(id) && primary.extra.contains(id)).collect();
-        let backups: BTreeSet<_> = view.backups.iter().copied().chain(ready.into_iter().copied()).collect();
+        let formers = ready.iter().filter_map(|id| peers.get(id).and_then(|peer| peer.former));
+        let formers: BTreeSet<_> = formers.collect();
+        let others = view.backups.iter().filter(|id| !formers.contains(id));
+        let backups: BTreeSet<_> = others.chain(ready).copied().collect();
         primary.extra = whole;
-        if backups.len() > view.backups.len() {
+        if backups != view.backups {
             primary.extra.retain(|id| backups.contains(id));
             let next = view.next(self.me, backups);
             self.propose(next, now);

@@ -3,7 +3,7 @@
 use super::interface::Output;
 use super::memory::{Memory, is_zero};
 use super::message::Message;
-use super::peer::{Peer, Stage};
+use super::peer::{NOBODY, Peer, Stage};
 use super::primary::Primary;
 use super::record::{Position, StreamId};
 use super::replica::Replica;
@@ -65,6 +65,10 @@ impl<M: Memory> Replica<M> {
             self.send(from, Message::Resume { stream });
         } else if view.backups.contains(&from) {
             peer.stage = Stage::Misfit;
+        } else if let Some(former) = peer.former.filter(|former| view.backups.contains(former)) {
+            // Its state must be replaced, so it must not be a member while that happens.
+            primary.peers.remove(&from);
+            primary.peers.entry(former).or_insert_with(|| NOBODY.clone()).stage = Stage::Misfit;
         } else {
             let sent = self.beside.last.lsn;
             peer.stage = Stage::Copying { sent, next: 0, copies: 0, acknowledged: 0, due: Duration::ZERO };
@@ -177,7 +181,7 @@ impl<M: Memory> Replica<M> {
             _ => None,
         });
         let needed = needed.min().unwrap_or(self.beside.last.lsn);
-        self.log.trim(needed);
+        self.log.settle(needed, self.options.kept_bytes_max);
         self.beside.trim(self.log.first().unwrap_or(self.beside.last.lsn));
     }
 

@@ -75,6 +75,18 @@ pub enum MemNodeError {
         /// The damage.
         what: String,
     },
+    /// The log belongs to a replica and is opened for a node that is none, or the other way round.
+    #[error(
+        "{}: the log belongs to a node that {} a replica of a memory group; start it as that, or choose another directory",
+        path.display(),
+        if *wants_replica { "is not" } else { "is" }
+    )]
+    LogOfOther {
+        /// The directory.
+        path: PathBuf,
+        /// The node is a replica.
+        wants_replica: bool,
+    },
     /// The log belongs to a region of another size.
     #[error("{}: the log belongs to a region of {has}; start the node with that size, not {wanted}", path.display())]
     LogSize {

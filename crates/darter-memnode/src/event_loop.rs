@@ -105,8 +105,9 @@ impl<'s> EventLoop<'s> {
         turns.service.metrics.fenced_sessions.set(turns.service.sessions.fenced() as u64);
         turns.watch(&listener, LISTENER).map_err(system("wait for connections"))?;
         turns.watch(turns.service.workers.bell(), BELL).map_err(system("wait for its workers"))?;
-        if let Some(journal) = &turns.service.journal {
-            turns.watch(journal.bell(), LOG_BELL).map_err(system("wait for the log's thread"))?;
+        let group_log = turns.service.group.as_ref().and_then(Group::log_bell);
+        if let Some(bell) = turns.service.journal.as_ref().map(Journal::bell).or(group_log) {
+            turns.watch(bell, LOG_BELL).map_err(system("wait for the log's thread"))?;
         }
         if let Some(group) = &turns.service.group {
             turns.watch(group.bell(), GROUP_BELL).map_err(system("wait for its group's threads"))?;
@@ -199,7 +200,8 @@ impl<'s> EventLoop<'s> {
             self.drop_for(key, DroppedFor::Closing);
         }
         self.service.log.flush(now);
-        Ok(self.service.journal.take())
+        let of_group = self.service.group.take().and_then(Group::into_journal);
+        Ok(self.service.journal.take().or(of_group))
     }
 
     /// Takes no requests until the log is durable further, for a limited time.

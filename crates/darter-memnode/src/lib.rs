@@ -17,7 +17,8 @@
 //! (`queues.rs`), and the thread serves the other requests only.
 //!
 //! With other nodes it can be one replica of a memory group ([`MemNodeOptions::group`], `group/`):
-//! its primary then replies after the other replicas have everything that the reply reveals.
+//! its primary then replies after the other replicas have everything that the reply reveals. With
+//! logs ([`Region::logged_replica`]) all of them have it on disk.
 //!
 //! Operators observe a node through its counters (`metrics.rs`, exposed by `metrics_port.rs`) and
 //! its log lines (`tracing`, limited in `service.rs`).
@@ -100,7 +101,7 @@ impl MemNode {
         rustix::net::listen(&listener, backlog)
             .map_err(|error| MemNodeError::Listen { address, source: error.into() })?;
         listener.set_nonblocking(true).map_err(system("set up the listening socket"))?;
-        let Region { memory, ledger, log, remembered } = region;
+        let Region { memory, ledger, log, replica, remembered } = region;
         if log.is_some() && options.device.is_some() {
             return Err(MemNodeError::LogOptions {
                 what: "a region with a log cannot be reached through an RDMA device: its verbs bypass the log",
@@ -111,12 +112,15 @@ impl MemNode {
                 what: "limits cannot be combined with an RDMA device: its verbs bypass the node's processor",
             });
         }
-        if options.group.is_some()
-            && (log.is_some() || ledger.is_some() || options.device.is_some() || options.workers > 0)
-        {
-            let what = "a replica of a memory group keeps its region in memory, and has no file, log, RDMA device or \
-                        procedures: others have what it has";
+        if options.group.is_some() && (ledger.is_some() || options.device.is_some() || options.workers > 0) {
+            let what = "a replica of a memory group keeps its region in memory, with or without a log, and has no file, \
+                        RDMA device or procedures";
             return Err(MemNodeError::GroupOptions { what: what.to_owned() });
+        }
+        if log.is_some() && options.group.is_some() != replica.is_some() {
+            return Err(MemNodeError::LogOptions {
+                what: "the log of a replica belongs to a replica of a memory group, and a replica needs one of that kind",
+            });
         }
         let export = options.device.as_ref().map(|device| Export::new(device, &memory)).transpose()?;
         let sessions = Sessions::new(ledger, &remembered);
@@ -127,12 +131,15 @@ impl MemNode {
         let group_metrics = options.group.as_ref().map(|group| Arc::new(GroupMetrics::new(group.members())));
         metrics.credentials = options.credentials();
         metrics.group.clone_from(&group_metrics);
+        let mut log = log.zip(log_metrics);
         let group = options.group.clone().zip(group_metrics);
         let group = group
-            .map(|(group, metrics)| Group::start(group, &memory, &options.token, metrics))
+            .map(|(group, metrics)| {
+                let log = log.take().zip(replica).map(|((log, metrics), replica)| ((log, replica), metrics));
+                Group::start(group, &memory, log, &options.token, metrics)
+            })
             .transpose()?;
-        let journal =
-            log.zip(log_metrics).map(|(log, metrics)| Journal::start(log, &memory, metrics)).transpose()?;
+        let journal = log.map(|(log, metrics)| Journal::start(log, &memory, metrics)).transpose()?;
         let count = if export.is_some() { 0 } else { options.workers };
         let workers = Workers::start(count, options.procedures.clone(), options.calls_waiting_max)?;
         Ok(Self {

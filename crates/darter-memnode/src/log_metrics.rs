@@ -26,6 +26,10 @@ pub(crate) struct LogMetrics {
     pub(crate) checkpoints: Counter,
     pub(crate) failed_checkpoints: Counter,
     pub(crate) checkpoint_bytes: Counter,
+    /// Complete readings of the medium that found no damage.
+    pub(crate) scrubs: Counter,
+    /// Damages of the medium that were found.
+    pub(crate) damages: Counter,
     /// Milliseconds from the start to the newest checkpoint.
     checkpointed_ms: Counter,
 }
@@ -45,6 +49,8 @@ impl Default for LogMetrics {
             checkpoints: Counter::default(),
             failed_checkpoints: Counter::default(),
             checkpoint_bytes: Counter::default(),
+            scrubs: Counter::default(),
+            damages: Counter::default(),
             checkpointed_ms: Counter::default(),
         }
     }

@@ -200,6 +200,13 @@ fn encode_log(page: &mut MetricsWriter<'_>, log: &LogMetrics) -> Result<(), Erro
     page.gauge("log_failed", "1 if the log can no longer be written", None, log.has_failed.get())?;
     page.counter("checkpoints", "Checkpoints made", None, log.checkpoints.get())?;
     page.counter("failed_checkpoints", "Checkpoints that failed", None, log.failed_checkpoints.get())?;
+    page.counter(
+        "log_scrubs",
+        "Complete readings of the log's medium without damage",
+        None,
+        log.scrubs.get(),
+    )?;
+    page.counter("log_damages", "Damages of the log's medium that were found", None, log.damages.get())?;
     page.counter("checkpointed", "Bytes written by checkpoints", bytes, log.checkpoint_bytes.get())?;
     let age = ConstGauge::new(log.checkpoint_age().as_secs_f64());
     page.metric("checkpoint_age", "Time since the newest checkpoint, or since the start", seconds, &age)

@@ -7,6 +7,7 @@ use crate::redo_log::{self, LogOptions, OpenLog, SessionFacts};
 use darter_fabric::files::Sharing;
 use darter_fabric::local::Space;
 use darter_fabric::{Fabric, Local, random_word};
+use darter_group::Logged;
 use std::path::Path;
 
 /// One region of memory, with its ledger and log.
@@ -15,6 +16,8 @@ pub struct Region {
     pub(crate) memory: Local,
     pub(crate) ledger: Option<Ledger>,
     pub(crate) log: Option<OpenLog>,
+    /// The state of the replica whose log it is.
+    pub(crate) replica: Option<Logged>,
     pub(crate) remembered: Remembered,
 }
 
@@ -59,7 +62,7 @@ impl Region {
             return Err(MemNodeError::Regions { nodes: memory.nodes() });
         }
         let remembered = Remembered { boot_id: random_word(), ..Remembered::default() };
-        Ok(Self { memory, ledger: None, log: None, remembered })
+        Ok(Self { memory, ledger: None, log: None, replica: None, remembered })
     }
 
     /// Keeps a log of the region in a directory, so that acknowledged writes survive the end of the
@@ -71,17 +74,33 @@ impl Region {
     /// Fails if the region is a file, or the directory cannot be used, is in use, belongs to a
     /// region of another size, or was damaged.
     pub fn logged(self, directory: &Path, options: LogOptions) -> Result<Self, MemNodeError> {
+        self.open_log(directory, options, false)
+    }
+
+    /// [`Region::logged`], for a replica of a memory group ([`crate::MemNodeOptions::group`]): what
+    /// the group has acknowledged survives the end of all its replicas. If the log was damaged, the
+    /// replica starts with an empty one, and copies the region of another replica; the damaged files
+    /// are kept in `damaged-N` in the directory.
+    ///
+    /// # Errors
+    /// Fails as [`Region::logged`] does, and if the directory has the log of a node that was not a
+    /// replica.
+    pub fn logged_replica(self, directory: &Path, options: LogOptions) -> Result<Self, MemNodeError> {
+        self.open_log(directory, options, true)
+    }
+
+    fn open_log(self, directory: &Path, options: LogOptions, is_replica: bool) -> Result<Self, MemNodeError> {
         if self.memory.path().is_some() {
             return Err(MemNodeError::LogOptions {
                 what: "a region in a file cannot have a log: the system would write the file back before the log",
             });
         }
-        let (log, node) = redo_log::open(directory, &self.memory, options)?;
-        let SessionFacts { fenced, known } = node.sessions;
-        let forgotten = node.forgotten;
+        let (log, node) = redo_log::open(directory, &self.memory, options, is_replica)?;
+        let SessionFacts { fenced, known, .. } = node.sessions;
+        let (forgotten, replica) = (node.forgotten, node.replica);
         let remembered =
             Remembered { boot_id: node.boot_id, fenced, known, forgotten, ..Remembered::default() };
-        Ok(Self { log: Some(log), remembered, ..self })
+        Ok(Self { log: Some(log), replica, remembered, ..self })
     }
 
     /// Maps a file of this size, creating it if it does not exist, and reserves its disk space, so
@@ -107,7 +126,7 @@ impl Region {
             return Err(MemNodeError::CopyOfServed { path: path.to_owned() });
         }
         ledger.serving(numbers)?;
-        Ok(Self { memory, ledger: Some(ledger), log: None, remembered })
+        Ok(Self { memory, ledger: Some(ledger), log: None, replica: None, remembered })
     }
 
     /// Returns the region as its own process accesses it, for procedures. Changes made there bypass

@@ -78,6 +78,11 @@ impl Service<'_> {
         self.journal.as_mut().map_or(0, |journal| journal.note(facts))
     }
 
+    /// Returns whether acknowledged writes survive a power failure.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.journal.is_some() || self.group.as_ref().is_some_and(Group::is_durable)
+    }
+
     /// Returns the reason to refuse every request, if the log has failed.
     pub(crate) fn log_failure(&self) -> Option<Arc<str>> {
         self.journal.as_ref().and_then(Journal::failure)

@@ -61,7 +61,7 @@ impl Sessions {
     /// Returns the current facts about sessions.
     pub(crate) fn facts(&self) -> SessionFacts {
         let known = self.logged.as_ref().map(|logged| logged.known.to_vec()).unwrap_or_default();
-        SessionFacts { fenced: self.fenced.to_vec(), known }
+        SessionFacts { fenced: self.fenced.to_vec(), known, replica: Vec::new() }
     }
 
     pub(crate) fn is_fenced(&self, session: u64) -> bool {

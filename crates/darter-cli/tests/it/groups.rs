@@ -271,11 +271,28 @@ fn replicas_of_no_group_are_refused() {
     assert!(start(&["--replicas", "127.0.0.1:1+nowhere"]).contains("host:port"));
     assert!(start(&["--replicas", "127.0.0.1:2+127.0.0.1:3"]).contains("none of the replicas"));
     assert!(start(&["--replicas", "127.0.0.1:1+127.0.0.1:2", "--file", "x"]).contains("cannot be used with"));
+    let two = ["--replicas", "127.0.0.1:1+127.0.0.1:2"];
+    assert!(start(&[&two[..], &["--members-min", "3"]].concat()).contains("the number of members, 2"));
+    // The log of a lone node is not that of a replica.
+    let lone = directory_with_a_log();
+    let log = lone.path().to_str().unwrap();
+    let replica = ["memnode", "--size", "1M", "--listen", "127.0.0.1:1", "--views", &views];
+    let output = darter(&[&replica[..], &two, &["--durability", "log", "--log", log]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("is not a replica of a memory group"), "{}", said(&output));
     let store = ["--replicas", "127.0.0.1:1+127.0.0.1:2", "--views", "nothing"];
     let output = darter(&[&["memnode", "--size", "1M", "--listen", "127.0.0.1:1"], &store[..]].concat());
     assert!(said(&output).contains("store of views nothing"), "{}", said(&output));
     let rdma = darter(&["pool", "status", "--pool", "rdma://a:1+b:2?device=mlx5_0"]);
     assert!(rdma.status.code() == Some(2) && said(&rdma).contains("no `rdma://`"), "{}", said(&rdma));
+}
+
+/// Returns the directory of the log of a node that is no replica.
+fn directory_with_a_log() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let region = darter_memnode::Region::memory(1 << 20).unwrap();
+    drop(region.logged(directory.path(), darter_memnode::LogOptions::default()).unwrap());
+    directory
 }
 
 /// `up` restarts a replica that has died, while the pool goes on. The exit code shows which of the
@@ -360,6 +377,60 @@ fn up_with_replicas_outlives_one_of_them() {
     drop(store);
     assert!(Command::new("kill").args(["-TERM", &up.id().to_string()]).status().unwrap().success());
     up.wait().unwrap();
+}
+
+/// Starts `up` with three replicas whose logs are in a directory. Returns the pool's URL too.
+fn up_with_logs(dir: &str) -> (std::process::Child, String) {
+    let arguments =
+        ["--memnodes", "1", "--replicas", "3", "--size", "16M", "--dir", dir, "--durability", "log"];
+    let mut up = Command::new(env!("CARGO_BIN_EXE_darter"))
+        .args([&["up", "--suspect-after", "0.5", "--log-level", "warn"], &arguments[..]].concat())
+        .env_remove("DARTER_POOL")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut url = String::new();
+    BufReader::new(up.stdout.take().unwrap()).read_line(&mut url).unwrap();
+    (up, url.trim().to_owned())
+}
+
+/// All processes are killed at once, then stopped in order; each time the pool is there again.
+#[test]
+fn up_with_replicas_and_logs_survives_the_end_of_all_its_processes() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path().join("fruit");
+    let dir = dir.to_str().unwrap();
+    let (mut up, url) = up_with_logs(dir);
+    let durable = format!("{url}?durability=log");
+    assert!(darter(&["put", "pear", "green", "--pool", &durable]).status.success());
+    let children = children_of(up.id());
+    assert_eq!(children.len(), 3);
+    up.kill().unwrap();
+    assert!(Command::new("kill").arg("-KILL").args(&children).status().unwrap().success());
+    up.wait().unwrap();
+    let (mut up, again) = up_with_logs(dir);
+    assert_eq!(again, url);
+    assert_eq!(said(&darter(&["get", "pear", "--pool", &durable])), "green\n");
+    assert!(darter(&["put", "fig", "blue", "--pool", &durable]).status.success());
+    assert!(Command::new("kill").args(["-TERM", &up.id().to_string()]).status().unwrap().success());
+    up.wait().unwrap();
+    let (mut up, again) = up_with_logs(dir);
+    assert_eq!(again, url);
+    for (key, value) in [("pear", "green\n"), ("fig", "blue\n")] {
+        assert_eq!(said(&darter(&["get", key, "--pool", &durable])), value);
+    }
+    assert!(Command::new("kill").args(["-TERM", &up.id().to_string()]).status().unwrap().success());
+    up.wait().unwrap();
+    let refused = |arguments: &[&str]| {
+        let output = darter(&[&["up", "--memnodes", "1", "--size", "16M", "--dir", dir], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        said(&output)
+    };
+    assert!(refused(&["--replicas", "3"]).contains("add --durability log"));
+    let other = refused(&["--replicas", "2", "--durability", "log"]);
+    assert!(other.contains("3 replicas; give that number"), "{other}");
+    assert!(refused(&["--durability", "log"]).contains("give that number"));
 }
 
 fn children_of(parent: u32) -> Vec<String> {

@@ -80,7 +80,11 @@ impl Turn<'_> {
                 }
             } else {
                 replica.held = [None; CLIENTS];
-                if view.backups >> me & 1 == 0 && !self.has(Flaw::SuffixKept) {
+                let is_member = view.backups >> me & 1 != 0 || replica.stands_in();
+                if !is_member && self.scenario.is_durable {
+                    // The new primary may have the log's beginning, and the records after it.
+                    replica.is_sound &= self.has(Flaw::LogOfEarlierView);
+                } else if !is_member && !self.has(Flaw::SuffixKept) {
                     replica.log.truncate(0);
                     replica.is_sound = false;
                 }
@@ -93,9 +97,20 @@ impl Turn<'_> {
         if self.state.deaths == 0 || !self.state.replicas[me].is_alive {
             return;
         }
+        // A power failure may leave some of the records that were not synced.
+        let old = self.state.replicas[me];
+        let kept = if self.scenario.is_durable { old.synced.min(old.log.len()) } else { old.log.len() };
+        for kept in kept..=old.log.len() {
+            self.die_with(me, kept);
+        }
+    }
+
+    fn die_with(&mut self, me: usize, kept: u8) {
         let mut state = self.state;
         state.deaths -= 1;
         let replica = &mut state.replicas[me];
+        replica.log.truncate(kept);
+        replica.synced = kept;
         replica.is_alive = false;
         replica.held = [None; CLIENTS];
         if !self.scenario.returns {
@@ -111,6 +126,9 @@ impl Turn<'_> {
     /// what it requested from the store. Its memory is worthless unless it was alone in its view.
     fn come_back(&mut self, me: usize) {
         let old = self.state.replicas[me];
+        if self.scenario.is_durable {
+            return self.come_back_with_log(me);
+        }
         let spare = self.scenario.replicas;
         // The remaining name is given only once.
         let is_free = me < spare && spare < REPLICAS && self.state.replicas[spare] == Replica::default();
@@ -135,19 +153,60 @@ impl Turn<'_> {
         }
     }
 
-    fn suspect(&mut self, me: usize) {
-        let replica = self.state.replicas[me];
-        if !replica.is_backup(me) || !replica.is_sound {
+    /// A durable replica returns under a new name. It stands in for itself in a view that names it
+    /// under an earlier one, once the store or another replica has told it of that view.
+    fn come_back_with_log(&mut self, me: usize) {
+        let old = self.state.replicas[me];
+        if old.is_alive || old.view.number == 0 || !self.scenario.returns {
             return;
         }
+        if self.has(Flaw::OldServes) {
+            let mut state = self.state;
+            state.replicas[me].is_alive = true;
+            self.push(GroupStep::Back { replica: me }, state);
+            return;
+        }
+        let is_free = |replica: &Replica| *replica == Replica::default();
+        let first = self.scenario.replicas;
+        let Some(spare) = (first..REPLICAS).find(|&spare| is_free(&self.state.replicas[spare])) else {
+            return;
+        };
+        let mut state = self.state;
+        state.replicas[me] = Replica { proposal: old.proposal, ..Replica::default() };
+        state.replicas[spare] = Replica {
+            is_alive: true,
+            is_sound: old.is_sound,
+            view: View { number: old.view.number - 1, ..View::default() },
+            log: old.log,
+            synced: old.synced,
+            formers: old.formers | bit(me),
+            ..Replica::default()
+        };
+        self.push(GroupStep::Back { replica: me }, state);
+    }
+
+    fn suspect(&mut self, me: usize) {
+        let replica = self.state.replicas[me];
+        let is_old = self.has(Flaw::LogOfEarlierView) && replica.is_alive && replica.formers != 0;
+        let is_member = replica.is_backup(me) || replica.stands_in() || is_old;
+        if !is_member || !replica.is_sound || replica.is_primary(me) {
+            return;
+        }
+        let names = if self.has(Flaw::LeaseForgotten) { bit(me) } else { bit(me) | replica.formers };
         let grants = |(index, other): (usize, &Replica)| {
-            other.is_primary(index) && other.has_lease && other.awaited() & bit(me) != 0
+            other.is_primary(index) && other.has_lease && other.awaited() & names != 0
         };
         let has_granted = self.state.replicas.iter().enumerate().any(grants);
         if !replica.suspects && (!has_granted || self.has(Flaw::NoLease)) {
             let mut state = self.state;
             state.replicas[me].suspects = true;
             self.push(GroupStep::Suspect { backup: me }, state);
+        }
+        // A candidate that gives up, and a replica that it has surveyed.
+        if replica.suspects && !replica.has_proposed {
+            let mut state = self.state;
+            (state.replicas[me].suspects, state.replicas[me].answered) = (false, 0);
+            self.push(GroupStep::Trust { backup: me }, state);
         }
         // A candidate's survey is not a reason to become a candidate too: the replica's own
         // patience must have expired.
@@ -161,8 +220,9 @@ impl Turn<'_> {
     /// the candidate takes the rest of the longer log from it.
     fn survey(&mut self, me: usize, other: usize) {
         let (candidate, backup) = (self.state.replicas[me], self.state.replicas[other]);
-        let is_asking = candidate.is_backup(me) && candidate.suspects && !candidate.has_proposed;
-        let is_same = candidate.view == backup.view && backup.is_backup(other) && backup.is_sound;
+        let is_member = |replica: &Replica, me| replica.is_backup(me) || replica.stands_in();
+        let is_asking = is_member(&candidate, me) && candidate.suspects && !candidate.has_proposed;
+        let is_same = candidate.view == backup.view && is_member(&backup, other) && backup.is_sound;
         if !is_asking || !is_same || candidate.answered & bit(other) != 0 {
             return;
         }
@@ -212,10 +272,17 @@ impl Turn<'_> {
         if !is_attached {
             let mut state = self.state;
             state.replicas[me].attached |= bit(other);
-            if !self.has(Flaw::SuffixKept) {
-                state.replicas[other].log.truncate(0);
-                state.replicas[other].is_sound = false;
+            let fits = self.scenario.is_durable && primary.log.is_begun_by(&learner.log);
+            let learner = &mut state.replicas[other];
+            if fits {
+                // The records after its last one are enough.
+                learner.is_sound = true;
+            } else if !self.has(Flaw::SuffixKept) {
+                learner.log.truncate(0);
+                learner.is_sound = false;
             }
+            learner.synced = learner.synced.min(learner.log.len());
+            learner.formers = 0;
             self.push(GroupStep::Join { primary: me, learner: other }, state);
             return;
         }

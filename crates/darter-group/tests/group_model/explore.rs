@@ -191,7 +191,7 @@ fn fingerprint(scenario: &Scenario, state: &State) -> u64 {
         state.hash(&mut mixer);
         mixer.finish()
     };
-    if scenario.replicas < REPLICAS { of(state) } else { of(state).min(of(&state.mirrored())) }
+    if scenario.replicas < 3 { of(state) } else { of(state).min(of(&state.mirrored())) }
 }
 
 fn successors(scenario: &Scenario, flaw: Option<Flaw>, judge: &mut Judge, state: State, out: &mut Vec<Next>) {

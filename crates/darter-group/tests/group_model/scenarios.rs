@@ -12,10 +12,15 @@ const PAIR: Scenario = Scenario {
     deaths: 0,
     learns: false,
     returns: false,
+    is_durable: false,
     changes: true,
     views_max: 3,
     hands_over: false,
 };
+
+/// Two replicas with logs. Both may lose power, and return.
+const LOGS: Scenario =
+    Scenario { name: "two logs, two power failures", deaths: 2, returns: true, is_durable: true, ..PAIR };
 
 /// Scenarios of the default tests.
 pub(crate) fn small() -> Vec<Scenario> {
@@ -35,6 +40,7 @@ pub(crate) fn small() -> Vec<Scenario> {
             ..PAIR
         },
         Scenario { name: "three replicas", replicas: 3, views_max: 2, ..PAIR },
+        Scenario { name: "two logs, two power failures, two views", views_max: 2, changes: false, ..LOGS },
     ]
 }
 
@@ -43,6 +49,9 @@ pub(crate) fn large() -> Vec<Scenario> {
     vec![
         Scenario { name: "three replicas and a death", replicas: 3, views_max: 2, deaths: 1, ..PAIR },
         Scenario { name: "a replica that comes back", deaths: 1, returns: true, ..PAIR },
+        LOGS,
+        Scenario { name: "two logs, three power failures", deaths: 3, switches: 0, ..LOGS },
+        Scenario { name: "three logs, two power failures", replicas: 3, views_max: 2, switches: 0, ..LOGS },
         Scenario { name: "a learner", learns: true, deaths: 1, ..PAIR },
         Scenario { name: "three replicas and three views", replicas: 3, deaths: 1, switches: 0, ..PAIR },
     ]
@@ -62,6 +71,11 @@ pub(crate) fn finder(flaw: Flaw) -> Scenario {
         Flaw::FloorForgotten => Scenario { replicas: 3, changes: false, ..PAIR },
         Flaw::ReadBeforeAcks => Scenario { views_max: 2, ..reads_twice },
         Flaw::NoViewCheck | Flaw::SuffixKept => Scenario { programs: [&[Op::Add], &[Op::Add]], ..PAIR },
+        Flaw::AckBeforeSync | Flaw::OwnSyncForgotten | Flaw::LeaseForgotten | Flaw::LogOfEarlierView => {
+            let programs: [&[Op]; 2] = [&[Op::Add], &[Op::Read, Op::Read]];
+            let changes = flaw == Flaw::LogOfEarlierView;
+            Scenario { programs, changes, views_max: 2 + u8::from(changes), ..LOGS }
+        }
         _ => PAIR,
     }
 }

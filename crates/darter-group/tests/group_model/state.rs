@@ -6,8 +6,8 @@
 //! taken yet; a lost message is a step that is never taken; a message that was sent before its
 //! sender died could have arrived before the death.
 
-/// Replicas: A, B, C. A replica that returns with nothing is a new replica.
-pub(crate) const REPLICAS: usize = 3;
+/// Replicas: A, B, C, and the names of those that return. A replica that returns is a new replica.
+pub(crate) const REPLICAS: usize = 5;
 /// Clients.
 pub(crate) const CLIENTS: usize = 2;
 /// Maximum number of records in a log.
@@ -50,10 +50,20 @@ pub(crate) enum Flaw {
     SuffixKept,
     /// A new primary treats the previous primary's executions as if all backups had them.
     FloorForgotten,
+    /// A durable backup acknowledges records that its log may lose.
+    AckBeforeSync,
+    /// A durable primary replies before its own log has the record.
+    OwnSyncForgotten,
+    /// A replica that returns with its log requests a view although its earlier self has granted a
+    /// lease.
+    LeaseForgotten,
+    /// A replica that returns with its log requests a view although the current one does not name
+    /// it.
+    LogOfEarlierView,
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::ReplyBeforeAcks,
         Self::ReadBeforeAcks,
         Self::NoLease,
@@ -66,6 +76,10 @@ impl Flaw {
         Self::Gap,
         Self::SuffixKept,
         Self::FloorForgotten,
+        Self::AckBeforeSync,
+        Self::OwnSyncForgotten,
+        Self::LeaseForgotten,
+        Self::LogOfEarlierView,
     ];
 }
 
@@ -161,6 +175,10 @@ pub(crate) struct Replica {
     /// The view that it uses.
     pub(crate) view: View,
     pub(crate) log: Log,
+    /// Records that a power failure leaves in the log.
+    pub(crate) synced: u8,
+    /// Its earlier names, under which its log has acknowledged records.
+    pub(crate) formers: u8,
     /// It has every record on which a reply was ever based.
     pub(crate) is_sound: bool,
     /// A backup that no longer acknowledges or grants anything in this view.
@@ -206,7 +224,7 @@ pub(crate) struct State {
     pub(crate) replicas: [Replica; REPLICAS],
     pub(crate) clients: [Client; CLIENTS],
     /// Requests in sockets: a bit for each replica, client and operation.
-    pub(crate) requests: u16,
+    pub(crate) requests: u32,
     /// Deaths that may still happen.
     pub(crate) deaths: u8,
     pub(crate) judgement: u32,
@@ -219,8 +237,8 @@ impl State {
 
     /// The same state with the second and the third replica exchanged.
     pub(crate) fn mirrored(mut self) -> Self {
-        let bits = |set: u8| set & 0b001 | (set & 0b010) << 1 | (set & 0b100) >> 1;
-        let place = |index: u8| if index == 0 { 0 } else { 3 - index };
+        let bits = |set: u8| set & !0b110 | (set & 0b010) << 1 | (set & 0b100) >> 1;
+        let place = |index: u8| if index == 1 || index == 2 { 3 - index } else { index };
         let mirrored = |view: View| View {
             number: view.number,
             primary: if view.number == 0 { 0 } else { place(view.primary) },
@@ -234,15 +252,16 @@ impl State {
             replica.answered = bits(replica.answered);
             replica.extra = bits(replica.extra);
             replica.attached = bits(replica.attached);
+            replica.formers = bits(replica.formers);
             replica.acked.swap(1, 2);
         }
         self.clients.iter_mut().for_each(|client| client.target = place(client.target));
         let requests = self.requests;
-        self.requests = requests & 0x00f | (requests & 0x0f0) << 4 | (requests & 0xf00) >> 4;
+        self.requests = requests & !0xff0 | (requests & 0x0f0) << 4 | (requests & 0xf00) >> 4;
         self
     }
 
-    pub(crate) fn request(replica: usize, client: usize, index: u8) -> u16 {
+    pub(crate) fn request(replica: usize, client: usize, index: u8) -> u32 {
         1 << (replica * 4 + client * 2 + usize::from(index))
     }
 }
@@ -254,6 +273,12 @@ impl Replica {
 
     pub(crate) fn is_backup(&self, me: usize) -> bool {
         self.is_alive && self.view.backups >> me & 1 != 0
+    }
+
+    /// Whether its view names it under an earlier name. Its log has all that it acknowledged.
+    pub(crate) fn stands_in(&self) -> bool {
+        let View { number, primary, backups } = self.view;
+        self.is_alive && self.is_sound && number > 0 && self.formers & (backups | 1 << primary) != 0
     }
 
     /// Whether its view has no other member.

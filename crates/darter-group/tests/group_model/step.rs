@@ -2,7 +2,7 @@
 //! replies.
 
 use crate::judge::Judge;
-use crate::state::{CLIENTS, Client, Flaw, Held, Log, Op, REPLICAS, Record, State};
+use crate::state::{CLIENTS, Client, Flaw, Held, Log, Op, REPLICAS, Record, Replica, State};
 
 /// The result of a frame whose session is fenced.
 const REFUSED: u8 = u8::MAX;
@@ -26,6 +26,7 @@ pub(crate) enum GroupStep {
     Remove { primary: usize, backup: usize },
     HandOff { primary: usize, to: usize },
     Suspect { backup: usize },
+    Trust { backup: usize },
     Survey { candidate: usize, backup: usize },
     Promote { candidate: usize },
     Land { replica: usize },
@@ -33,6 +34,7 @@ pub(crate) enum GroupStep {
     Die { replica: usize },
     Back { replica: usize },
     Resume { replica: usize },
+    Sync { replica: usize },
 }
 
 /// A state after a step, and the violation, if any.
@@ -52,6 +54,8 @@ pub(crate) struct Scenario {
     pub(crate) learns: bool,
     /// Whether dead replicas return, if the third replica's name is free for them.
     pub(crate) returns: bool,
+    /// Whether replicas have logs, of which a death takes records that were not synced.
+    pub(crate) is_durable: bool,
     /// The number of the last view.
     pub(crate) views_max: u8,
     /// Whether primaries remove backups and bring up learners.
@@ -110,6 +114,7 @@ impl Turn<'_> {
                 self.reply(replica, client);
             }
             self.lease(replica);
+            self.sync(replica);
             for other in (0..REPLICAS).filter(|&other| other != replica) {
                 self.ship(replica, other);
             }
@@ -213,7 +218,7 @@ impl Turn<'_> {
         // A current lease covers all earlier executions.
         let is_leased =
             held.is_free || replica.has_lease || replica.awaited() == 0 || self.has(Flaw::NoLease);
-        if held.need > replica.everywhere() || !is_leased {
+        if held.need > self.everywhere(&replica) || !is_leased {
             return;
         }
         let mut state = self.state;
@@ -265,6 +270,25 @@ impl Turn<'_> {
         }
     }
 
+    fn sync(&mut self, me: usize) {
+        let replica = &self.state.replicas[me];
+        if self.scenario.is_durable && replica.is_alive && replica.synced < replica.log.len() {
+            let mut state = self.state;
+            state.replicas[me].synced = replica.log.len();
+            self.push(GroupStep::Sync { replica: me }, state);
+        }
+    }
+
+    /// Records that a replica may acknowledge.
+    fn acknowledged(&self, replica: &Replica, flaw: Flaw) -> u8 {
+        if self.scenario.is_durable && !self.has(flaw) { replica.synced } else { replica.log.len() }
+    }
+
+    /// Records that all awaited replicas have, and a durable primary's own log.
+    fn everywhere(&self, replica: &Replica) -> u8 {
+        replica.everywhere().min(self.acknowledged(replica, Flaw::OwnSyncForgotten))
+    }
+
     /// Records and acknowledgements between a primary and another replica.
     fn ship(&mut self, primary: usize, backup: usize) {
         let (from, to) = (self.state.replicas[primary], self.state.replicas[backup]);
@@ -287,9 +311,10 @@ impl Turn<'_> {
                 self.push(GroupStep::Skip { primary, backup }, state);
             }
         }
-        if to.log.len() > from.acked[backup] {
+        let has = self.acknowledged(&to, Flaw::AckBeforeSync);
+        if has > from.acked[backup] {
             let mut state = self.state;
-            state.replicas[primary].acked[backup] = to.log.len();
+            state.replicas[primary].acked[backup] = has;
             self.push(GroupStep::Acknowledge { primary, backup }, state);
         }
     }

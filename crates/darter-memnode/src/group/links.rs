@@ -114,6 +114,13 @@ impl Links {
         true
     }
 
+    /// Queues a message for all replicas that are connected.
+    pub(super) fn send_all(&mut self, message: &Message) {
+        for link in self.all.iter_mut().filter_map(|link| link.up.as_mut()) {
+            link.send(|out| message.put(out));
+        }
+    }
+
     /// Sends as much as the sockets accept. Returns the replicas whose connections are lost.
     pub(super) fn flush(&mut self) -> Vec<ReplicaId> {
         self.part(|link| link.waiting() > 0 && link.flush().is_err())

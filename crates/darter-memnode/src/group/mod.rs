@@ -6,9 +6,11 @@
 //! threads do the blocking work: one makes requests to the store of views (`view_keeper.rs`), and
 //! one per other replica connects to it (`links.rs`). Both ring a bell that the event loop watches.
 //!
-//! A replica draws a new random name each time it starts, and starts with zeroed memory. The first
-//! in the list of replicas founds the group, once it has reached the other future members.
+//! A replica draws a new random name each time it starts, and starts with zeroed memory or with the
+//! state that its log restores (`disk.rs`). The first in the list of replicas founds the group, once
+//! it has reached the other future members.
 
+mod disk;
 mod links;
 mod options;
 mod view_keeper;
@@ -18,13 +20,16 @@ pub use options::{GroupOptions, Views};
 use crate::bell::Bell;
 use crate::error::MemNodeError;
 use crate::group_metrics::GroupMetrics;
+use crate::log_metrics::LogMetrics;
+use crate::redo_log::{Journal, OpenLog};
 use crate::sessions::Sessions;
 use darter_fabric::wire::{self, FrameVerbs, FramedHead, GroupStatus, Secrets};
 use darter_fabric::{Local, TcpOptions, lease_clock, random_word};
 use darter_group::{
-    Answers, FrameId, Memory, Message, Outcome, Output, Region, Replica, ReplicaId, Request, Role, Start,
-    StoreReply, StoreRequest, View,
+    Answers, FrameId, Logged, Memory, Message, Outcome, Output, Region, Replica, ReplicaId, Request, Role,
+    Start, StoreReply, StoreRequest, View,
 };
+use disk::Disk;
 use links::Links;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -61,6 +66,8 @@ pub(crate) struct Group {
     /// `None` before the group's first view; its memory is then in `memory`.
     replica: Option<Replica<Region>>,
     memory: Option<Region>,
+    /// `None` if it keeps no log.
+    disk: Option<Disk>,
     links: Links,
     keeper: ViewKeeper,
     bell: Arc<Bell>,
@@ -78,18 +85,22 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Starts a replica of a region, which connects to the others with these options.
+    /// Starts a replica of a region, with its log if it keeps one. It connects to the others with
+    /// these options.
     ///
     /// # Errors
-    /// Fails if the system has no thread or descriptor left, or the options are invalid.
+    /// Fails if the system has no thread or descriptor left, the options are invalid, or the log
+    /// cannot be written.
     pub(crate) fn start(
         options: GroupOptions,
         memory: &Local,
+        log: Option<((OpenLog, Logged), Arc<LogMetrics>)>,
         token: &Secrets,
         metrics: Arc<GroupMetrics>,
     ) -> Result<Self, MemNodeError> {
         options.verify().map_err(|what| MemNodeError::GroupOptions { what })?;
         let me = random_word().max(1);
+        let disk = log.map(|(log, metrics)| Disk::start(me, log, memory, metrics)).transpose()?;
         let bell = Arc::new(Bell::new("create a descriptor for the group's threads")?);
         let tcp = TcpOptions { token: token.clone(), tls: options.tls.clone(), ..TcpOptions::default() };
         let links = Links::new(me, options.others(), tcp, Arc::clone(&bell));
@@ -101,6 +112,7 @@ impl Group {
             began: lease_clock(),
             replica: None,
             memory: Some(Region::new(memory)?),
+            disk,
             links,
             keeper,
             bell,
@@ -118,6 +130,21 @@ impl Group {
     /// group has a result.
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
         self.bell.descriptor()
+    }
+
+    /// Returns the descriptor that is readable when more of the log is durable.
+    pub(crate) fn log_bell(&self) -> Option<BorrowedFd<'_>> {
+        self.disk.as_ref().map(Disk::bell)
+    }
+
+    /// Returns whether the replica keeps a log.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.disk.is_some()
+    }
+
+    /// Ends the replica. Returns its log.
+    pub(crate) fn into_journal(self) -> Option<Journal> {
+        self.disk.map(Disk::into_journal)
     }
 
     /// Returns how long the event loop may sleep.
@@ -169,8 +196,12 @@ impl Group {
         self.role() == Some(Role::Primary)
     }
 
-    /// Returns whether clients' requests must wait, since other replicas are too far behind.
+    /// Returns whether clients' requests must wait, since other replicas or the disk are too far
+    /// behind.
     pub(crate) fn is_full(&self) -> bool {
+        if self.disk.as_ref().is_some_and(Disk::is_full) {
+            return true;
+        }
         let serves = |replica: &&Replica<Region>| replica.role() == Role::Primary;
         let is_full = |replica: &Replica<Region>| replica.log_bytes() > self.options.times.log_bytes_max;
         self.replica.as_ref().filter(serves).is_some_and(is_full)
@@ -307,6 +338,9 @@ impl Group {
         // Read after the execution of all frames of the turn.
         let clock = self.clock();
         let Some(replica) = &mut self.replica else { return Vec::new() };
+        if let Some(disk) = &mut self.disk {
+            disk.begin_turn(replica);
+        }
         if is_due {
             replica.tick(clock);
         }
@@ -325,8 +359,13 @@ impl Group {
                         replica.parted(to);
                     }
                 }
+                Output::SendAll(message) => self.links.send_all(&message),
+                Output::Log(entry) => self.disk.iter_mut().for_each(|disk| disk.add(&entry)),
                 Output::Store(request) => self.keeper.ask(request),
             }
+        }
+        if let (Some(disk), Some(replica)) = (&mut self.disk, &self.replica) {
+            disk.end_turn(now, replica);
         }
         for lost in self.links.flush() {
             if let Some(replica) = &mut self.replica {
@@ -366,9 +405,13 @@ impl Group {
         if self.looked.is_some_and(|looked| now.saturating_duration_since(looked) < FOUNDING_LOOK) {
             return;
         }
-        self.looked = Some(now);
+        let is_first_look = self.looked.replace(now).is_none();
+        let is_new = self.disk.as_ref().is_none_or(Disk::is_new);
+        if is_first_look && !is_new {
+            info!("the log is that of a member of a group; waits for the group's view from the store");
+        }
         let others = self.links.first_reached(self.options.members() - 1);
-        let others = others.filter(|_| self.options.is_founder());
+        let others = others.filter(|_| self.options.is_founder() && is_new);
         self.keeper.ask(match others {
             Some(others) => StoreRequest::Set(Arc::new(View::bootstrap(self.me, others))),
             None => StoreRequest::Read,
@@ -381,9 +424,15 @@ impl Group {
         let Some(memory) = self.memory.take() else { return };
         let now = self.clock();
         let is_bootstrap = view.number == 1 && view.members().any(|id| id == self.me);
-        let start = if is_bootstrap { Start::Bootstrap(Arc::clone(view)) } else { Start::Empty };
+        let logged = self.disk.as_mut().and_then(Disk::take_restored);
+        let is_logged = logged.is_some();
+        let start = match logged {
+            Some(logged) => Start::Logged(Box::new(logged)),
+            None if is_bootstrap => Start::Bootstrap(Arc::clone(view)),
+            None => Start::Empty,
+        };
         let mut replica = Replica::new(self.me, self.options.times.clone(), memory, start, now);
-        if !is_bootstrap {
+        if is_logged || !is_bootstrap {
             replica.store_replied(&StoreReply { view: Arc::clone(view) }, now);
         }
         self.replica = Some(replica);

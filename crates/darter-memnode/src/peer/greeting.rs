@@ -74,7 +74,7 @@ impl Peer {
             boot_id: 0,
             frame_bytes: service.options.frame_bytes_max,
             flags: if service.queues.are_served() { wire::SERVES_RDMA } else { 0 }
-                | if service.journal.is_some() { wire::IS_DURABLE } else { 0 },
+                | if service.is_durable() { wire::IS_DURABLE } else { 0 },
             view: 0,
             replica: 0,
             patience_ms: 0,

@@ -75,6 +75,7 @@ pub(super) struct Checkpointer {
     images: [ImageState; 2],
     /// The chunks that may be nonzero.
     ever: ChunkSet,
+    replayed_from: u64,
     /// Whether it is unknown which image the manifest names, so neither may be written.
     has_ended: bool,
 }
@@ -105,8 +106,42 @@ impl Checkpointer {
                 state(named, manifest.chunks.clone(), manifest.image.is_none()),
             ],
             ever,
+            replayed_from: manifest.replayed_from,
             has_ended: false,
         }
+    }
+
+    pub(super) fn medium(&self) -> &dyn Medium {
+        &*self.medium
+    }
+
+    /// Returns the image that the manifest names, and the words of its chunks.
+    pub(super) fn named(&self) -> Option<(Image, &[u64])> {
+        let named = &self.images[1];
+        (!named.is_void).then_some((named.image, named.words.as_slice()))
+    }
+
+    /// Returns the log's position when the newest checkpoint began.
+    pub(super) fn replayed_from(&self) -> u64 {
+        self.replayed_from
+    }
+
+    /// Returns whether an image has the chunk that belongs to a word.
+    ///
+    /// # Errors
+    /// Fails with the medium's errors.
+    pub(super) fn has_chunk(&self, image: Image, chunk: usize, word: u64) -> io::Result<bool> {
+        let offset = chunk as u64 * CHUNK_BYTES;
+        let mut bytes = vec![0; CHUNK_BYTES.min(self.region_bytes - offset) as usize];
+        let file = self.medium.open(image.name())?;
+        file.forget()?;
+        file.read_at(offset, &mut bytes)?;
+        Ok(chunk_word(&bytes) == word)
+    }
+
+    /// Makes the next checkpoints write both images anew.
+    pub(super) fn void_images(&mut self) {
+        self.images.iter_mut().for_each(|state| state.is_void = true);
     }
 
     /// Makes a checkpoint. Returns its result; `None` if the node ended before it was complete.
@@ -145,6 +180,7 @@ impl Checkpointer {
         manifest.draft(&*self.medium)?;
         Manifest::take_draft(&*self.medium).inspect_err(|_| self.has_ended = true)?;
         self.images.swap(0, 1);
+        self.replayed_from = request.position;
         segment::cut(&*self.medium, request.position)?;
         Ok(Some(CheckpointDone { position: request.position, bytes }))
     }

@@ -14,11 +14,15 @@ use crate::log_metrics::LogMetrics;
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::wire::FrameVerbs;
 use darter_fabric::{Fabric, FabricError, Local};
+use darter_group::Entry;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// The interval between checks whether the log has failed.
+const SYNC_LOOK: Duration = Duration::from_millis(100);
 
 /// A fact about sessions that outlives the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,10 +88,11 @@ impl Journal {
         let theirs = Arc::clone(&shared);
         let writing = spawn("darter-log", Box::new(move || theirs.write(writer)))?;
         let (theirs, endpoint) = (Arc::clone(&shared), memory.endpoint()?);
+        let scrub_rate = options.scrub_rate;
         let spare = spare_maker(medium, options.segment_bytes);
         let keeping = move || {
             let source = RegionSource { endpoint, shared: &theirs };
-            theirs.keep(checkpointer, source, spare);
+            theirs.keep(checkpointer, source, spare, scrub_rate);
         };
         let keeper = spawn("darter-checkpoint", Box::new(keeping))?;
         let mut recorder = Recorder::new(position, changed);
@@ -149,6 +154,33 @@ impl Journal {
         self.recorder.position()
     }
 
+    /// Records an entry of a replica's log.
+    pub(crate) fn enter(&mut self, entry: &Entry) {
+        self.recorder.enter(entry);
+        self.shared.metrics.records.add(1);
+    }
+
+    /// Returns the position after all records so far.
+    pub(crate) fn position(&self) -> u64 {
+        self.recorder.position()
+    }
+
+    /// Waits until all records so far are durable.
+    ///
+    /// # Errors
+    /// Fails if the log has failed.
+    pub(crate) fn sync(&mut self) -> Result<(), MemNodeError> {
+        self.hand_over(Instant::now());
+        while self.shared.durable() < self.position() {
+            if let Some(why) = self.shared.failure() {
+                return Err(MemNodeError::LogFailed { why: why.as_ref().to_owned() });
+            }
+            self.shared.wait_beyond(self.shared.durable(), SYNC_LOOK);
+        }
+        self.advance();
+        Ok(())
+    }
+
     /// Returns the position before which everything is durable.
     pub(crate) fn durable(&self) -> u64 {
         self.recorder.durable()
@@ -180,6 +212,22 @@ impl Journal {
 
     /// Ends a turn: hands over its records, and starts or completes checkpoints.
     pub(crate) fn end_turn(&mut self, now: Instant, sessions: impl FnOnce() -> SessionFacts) {
+        self.hand_over(now);
+        let position = self.recorder.position();
+        if self.is_checkpointing {
+            self.shared.answer(position);
+            self.is_checkpointing = !self.shared.take_over();
+        } else if position - self.checkpointed >= self.options.checkpoint_bytes
+            || self.shared.needs_checkpoint()
+        {
+            self.is_checkpointing = true;
+            self.checkpointed = position;
+            let changed = self.recorder.take_changed();
+            self.shared.want_checkpoint(CheckpointRequest { position, changed, sessions: sessions() });
+        }
+    }
+
+    fn hand_over(&mut self, now: Instant) {
         let position = self.recorder.position();
         if position > self.handed_over {
             self.shared.hand_over(&mut self.recorder.records);
@@ -188,15 +236,6 @@ impl Journal {
                 self.shared.metrics.waits_since(Some(now));
             }
             self.waiting_since.push_back((position, now));
-        }
-        if self.is_checkpointing {
-            self.shared.answer(position);
-            self.is_checkpointing = !self.shared.take_over();
-        } else if position - self.checkpointed >= self.options.checkpoint_bytes {
-            self.is_checkpointing = true;
-            self.checkpointed = position;
-            let changed = self.recorder.take_changed();
-            self.shared.want_checkpoint(CheckpointRequest { position, changed, sessions: sessions() });
         }
     }
 

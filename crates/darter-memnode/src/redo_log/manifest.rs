@@ -7,6 +7,7 @@
 //!      | region bytes 8
 //!  32  replayed from 8 | reaches 8 | chunks 8 | fenced sessions 8 | known sessions 8
 //!  72  a word a chunk: 0 if it is all zeros, else 2^32 + its checksum | fenced | known, 8 each
+//!      of a replica, version 2: bytes 8 | its state, padded with zeros to 8 bytes
 //!      checksum of all of it 8
 //! ```
 //!
@@ -22,6 +23,8 @@ use std::io;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"DARTERCP");
 const VERSION: u64 = 1;
+/// The version of a replica's manifest.
+const REPLICA_VERSION: u64 = 2;
 const HEAD_BYTES: usize = 72;
 /// In the field for the image: there is no image, and the log has a segment.
 const BEGUN: u64 = 3;
@@ -62,6 +65,8 @@ pub(crate) struct SessionFacts {
     pub(crate) fenced: Vec<u64>,
     /// Sessions that were admitted and are not fenced, the oldest first.
     pub(crate) known: Vec<u64>,
+    /// The state of a replica of a memory group ([`darter_group::Logged`]); empty if it is none.
+    pub(crate) replica: Vec<u8>,
 }
 
 /// The contents of the manifest.
@@ -101,9 +106,11 @@ impl Manifest {
 
     fn bytes(&self) -> Vec<u8> {
         let image = self.image.map_or(if self.is_begun { BEGUN } else { 0 }, |image| image as u64);
+        let replica = &self.sessions.replica;
+        let version = if replica.is_empty() { VERSION } else { REPLICA_VERSION };
         let head = [
             MAGIC,
-            VERSION | image << 32,
+            version | image << 32,
             self.boot_id,
             self.region_bytes,
             self.replayed_from,
@@ -114,6 +121,11 @@ impl Manifest {
         ];
         let lists = self.chunks.iter().chain(&self.sessions.fenced).chain(&self.sessions.known);
         let mut bytes: Vec<u8> = head.iter().chain(lists).flat_map(|word| word.to_le_bytes()).collect();
+        if !replica.is_empty() {
+            bytes.extend_from_slice(&(replica.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(replica);
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+        }
         let checksum = u64::from(crc32fast::hash(&bytes));
         bytes.extend_from_slice(&checksum.to_le_bytes());
         bytes
@@ -124,7 +136,8 @@ impl Manifest {
         let word = |at: usize| word64(bytes, at * 8);
         let body = bytes.len().checked_sub(8).filter(|body| *body >= HEAD_BYTES && body % 8 == 0)?;
         let is_whole = word64(bytes, body) == u64::from(crc32fast::hash(&bytes[..body]));
-        if !is_whole || word(0) != MAGIC || word(1) & u64::from(u32::MAX) != VERSION {
+        let version = word(1) & u64::from(u32::MAX);
+        if !is_whole || word(0) != MAGIC || ![VERSION, REPLICA_VERSION].contains(&version) {
             return None;
         }
         let code = word(1) >> 32;
@@ -141,6 +154,15 @@ impl Manifest {
             (list.len() as u64 == count).then_some(list)
         };
         let (chunks, fenced, known) = (list(word(6))?, list(word(7))?, list(word(8))?);
+        let mut replica = Vec::new();
+        if version == REPLICA_VERSION {
+            let bytes = usize::try_from(lists.next()?).ok()?;
+            replica = lists.by_ref().flat_map(u64::to_le_bytes).collect();
+            if bytes == 0 || replica.len() != bytes.checked_next_multiple_of(8)? {
+                return None;
+            }
+            replica.truncate(bytes);
+        }
         let is_right = chunks.len() == chunk_count(word(3)) && lists.next().is_none();
         is_right.then_some(Self {
             boot_id: word(2),
@@ -150,7 +172,7 @@ impl Manifest {
             replayed_from: word(4),
             reaches: word(5),
             chunks,
-            sessions: SessionFacts { fenced, known },
+            sessions: SessionFacts { fenced, known, replica },
         })
     }
 
@@ -217,13 +239,19 @@ mod tests {
 
     #[test]
     fn every_cut_and_every_flip_of_a_manifest_is_noticed() {
+        for replica in [vec![], vec![7; 21]] {
+            check_every_cut_and_flip(replica);
+        }
+    }
+
+    fn check_every_cut_and_flip(replica: Vec<u8>) {
         let manifest = Manifest {
             image: Some(Image::Second),
             is_begun: true,
             replayed_from: 640,
             reaches: 720,
             chunks: vec![0, chunk_word(&[1; 8]), chunk_word(&[2; 8])],
-            sessions: SessionFacts { fenced: vec![3, 4], known: vec![5] },
+            sessions: SessionFacts { fenced: vec![3, 4], known: vec![5], replica },
             ..Manifest::new(7, 3 * CHUNK_BYTES - 4096)
         };
         let bytes = manifest.bytes();

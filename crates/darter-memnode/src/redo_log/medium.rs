@@ -40,6 +40,10 @@ pub(super) trait MediumFile: Send + std::fmt::Debug {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
     /// Writes bytes at this offset.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Makes the next reads read the medium, and not a copy that the system has.
+    fn forget(&self) -> io::Result<()> {
+        Ok(())
+    }
     /// Waits until its content is durable. After an error it is unknown which part is: the system
     /// may have dropped data that it could not write, and a second call would report success.
     fn sync(&self) -> io::Result<()>;
@@ -147,6 +151,12 @@ impl MediumFile for File {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.write_all_at(bytes, offset)
+    }
+
+    fn forget(&self) -> io::Result<()> {
+        // Only a hint: a file system without such copies refuses it.
+        let _ = rustix::fs::fadvise(self, 0, None, rustix::fs::Advice::DontNeed);
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {

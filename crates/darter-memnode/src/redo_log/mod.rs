@@ -28,6 +28,7 @@ mod medium;
 mod record;
 mod recorder;
 mod recovery;
+mod scrub;
 mod segment;
 mod shared;
 mod withholding;
@@ -50,17 +51,21 @@ use chunks::ChunkSet;
 use darter_fabric::files::Sharing;
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::{ByteSize, Fabric, Local, random_word};
+use darter_group::Logged;
 use manifest::{CHUNK_BYTES, MANIFEST, Manifest, chunk_count};
 use medium::Directory;
 use recovery::{Recovered, Target, Unrecoverable, recover};
 use segment::SegmentWriter;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 use withholding::Withholding;
+
+/// How the name of a directory with the files of a damaged log begins.
+const ASIDE: &str = "damaged-";
 
 /// The options of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +79,9 @@ pub struct LogOptions {
     /// Maximum bytes of records that wait for the disk. Beyond it the node takes no requests until
     /// the disk has caught up.
     pub queue_bytes_max: usize,
+    /// Maximum bytes of checkpoints and log that are read in a second, to compare them with their
+    /// checksums; 0 for none. What is damaged is written again from memory.
+    pub scrub_rate: u64,
     /// The users that can read and write the log's new files.
     pub sharing: Sharing,
     /// For tests: unsynced data is lost when the process is killed, as if the power had failed, and
@@ -88,6 +96,7 @@ impl Default for LogOptions {
             segment_bytes: 64 << 20,
             checkpoint_bytes: 256 << 20,
             queue_bytes_max: 16 << 20,
+            scrub_rate: 4 << 20,
             sharing: Sharing::default(),
             loses_unsynced: None,
         }
@@ -101,6 +110,8 @@ pub(crate) struct LoggedNode {
     pub(crate) sessions: SessionFacts,
     /// The sessions ended by the node's crash, which are fenced as well.
     pub(crate) forgotten: Vec<u64>,
+    /// The state of the replica whose log it is.
+    pub(crate) replica: Option<Logged>,
 }
 
 /// The region that recovery fills.
@@ -126,15 +137,75 @@ impl Target for Region<'_> {
 }
 
 /// Opens the log in a directory, or creates one in an empty directory, and restores its state to
-/// zeroed memory.
+/// zeroed memory. The log is that of a replica of a memory group if `is_replica`. A replica whose
+/// log was damaged starts with an empty one, since the other replicas have its state; the files of
+/// the damaged log are kept in a subdirectory `damaged-N`.
 ///
 /// # Errors
-/// Fails if the directory cannot be used or is in use, belongs to a region of another size, or was
-/// damaged.
+/// Fails as [`open_whole`] does, but for a replica not because of damage.
 pub(crate) fn open(
     directory: &Path,
     memory: &Local,
     options: LogOptions,
+    is_replica: bool,
+) -> Result<(OpenLog, LoggedNode), MemNodeError> {
+    match open_whole(directory, memory, options.clone(), is_replica) {
+        Err(MemNodeError::LogDamaged { path, what }) if is_replica => {
+            let failed = |source| MemNodeError::Log {
+                path: directory.to_owned(),
+                action: "set the damaged log aside in it",
+                source,
+            };
+            let kept_in = set_aside(directory, &options.sharing).map_err(failed)?;
+            let (path, kept_in) = (path.display(), kept_in.display());
+            warn!(%path, what, %kept_in, "the log is damaged: starts without it, and copies the state of another replica");
+            clear(memory)?;
+            open_whole(directory, memory, options, is_replica)
+        }
+        opened => opened,
+    }
+}
+
+/// Moves all files of a log to a new directory in its own. Returns that directory.
+fn set_aside(directory: &Path, sharing: &Sharing) -> std::io::Result<PathBuf> {
+    let name = |number: u32| directory.join(format!("{ASIDE}{number}"));
+    let aside = (0..=u32::MAX).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0));
+    sharing.create_directory(&aside)?;
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        if !entry.file_name().to_string_lossy().starts_with(ASIDE) {
+            std::fs::rename(entry.path(), aside.join(entry.file_name()))?;
+        }
+    }
+    std::fs::File::open(directory)?.sync_all()?;
+    Ok(aside)
+}
+
+/// Zeroes the words that a recovery has stored before it found damage.
+fn clear(memory: &Local) -> Result<(), MemNodeError> {
+    let (endpoint, bytes) = (memory.endpoint()?, memory.node_bytes(0));
+    let (zeros, mut chunk) = (vec![0; CHUNK_BYTES as usize], vec![0; CHUNK_BYTES as usize]);
+    for offset in (0..bytes).step_by(CHUNK_BYTES as usize) {
+        let length = CHUNK_BYTES.min(bytes - offset) as usize;
+        endpoint.copy_words(offset, &mut chunk[..length])?;
+        if chunk[..length] != zeros[..length] {
+            endpoint.store_words(offset, &zeros[..length])?;
+        }
+    }
+    Ok(())
+}
+
+/// Opens the log in a directory, or creates one in an empty directory, and restores its state to
+/// zeroed memory.
+///
+/// # Errors
+/// Fails if the directory cannot be used or is in use, belongs to a region of another size or to a
+/// node that is (not) a replica, or was damaged.
+fn open_whole(
+    directory: &Path,
+    memory: &Local,
+    options: LogOptions,
+    is_replica: bool,
 ) -> Result<(OpenLog, LoggedNode), MemNodeError> {
     let failed = |action| move |source| MemNodeError::Log { path: directory.to_owned(), action, source };
     let medium = Directory::open(directory, options.sharing.clone()).map_err(failed("open it"))?;
@@ -153,7 +224,10 @@ pub(crate) fn open(
             return Err(MemNodeError::LogDamaged { path: medium.path(MANIFEST), what });
         }
         Ok(None) => {
-            let manifest = Manifest::new(random_word(), bytes);
+            let mut manifest = Manifest::new(random_word(), bytes);
+            if is_replica {
+                Logged::default().put(&mut manifest.sessions.replica);
+            }
             manifest.publish(&*medium).map_err(failed("create a log in it"))?;
             manifest
         }
@@ -172,6 +246,9 @@ pub(crate) fn open(
             wanted: ByteSize(bytes),
         });
     }
+    if manifest.sessions.replica.is_empty() == is_replica {
+        return Err(MemNodeError::LogOfOther { path: directory.to_owned(), wants_replica: is_replica });
+    }
     let began = Instant::now();
     let endpoint = memory.endpoint()?;
     let changed = ChunkSet::new(chunk_count(bytes));
@@ -181,7 +258,8 @@ pub(crate) fn open(
         Unrecoverable::Damaged { path, what } => MemNodeError::LogDamaged { path, what },
     })?;
     let changed = region.changed;
-    let Recovered { mut manifest, position, mut sessions, was_stopped, records, is_torn } = recovered;
+    let Recovered { mut manifest, position, mut sessions, replica, was_stopped, records, is_torn } =
+        recovered;
     let has_crashed = !was_stopped && position > 0;
     info!(position, records, has_crashed, is_torn, took = ?began.elapsed(), "log replayed");
     let mut forgotten = Vec::new();
@@ -203,7 +281,7 @@ pub(crate) fn open(
         has_crashed,
         options,
     };
-    Ok((log, LoggedNode { boot_id, sessions, forgotten }))
+    Ok((log, LoggedNode { boot_id, sessions, forgotten, replica }))
 }
 
 /// Returns a warning if the directory's file system has less space than the log may come to need:

@@ -492,14 +492,17 @@ fn sessions_of_before_a_crash_are_shut_out_and_of_before_a_stop_are_not() {
     let medium = Arc::new(SimulatedDisk::default());
     run(&medium, &[Enter(5), Enter(6), Commit, Stop]).unwrap();
     let (machine, _) = Machine::start(&medium.copy(None, None), &[]).unwrap();
-    assert_eq!(machine.sessions, SessionFacts { fenced: vec![], known: vec![5, 6] });
+    assert_eq!(machine.sessions, SessionFacts { known: vec![5, 6], ..SessionFacts::default() });
     let medium = medium.copy(None, None);
     run(&medium, &[Enter(7), Commit]).unwrap();
     let (machine, _) = Machine::start(&medium.copy(None, None), &[]).unwrap();
-    assert_eq!(machine.sessions, SessionFacts { fenced: vec![5, 6, 7], known: vec![] });
+    assert_eq!(machine.sessions, SessionFacts { fenced: vec![5, 6, 7], ..SessionFacts::default() });
     // A stop after a crash admits no session again.
     let medium = medium.copy(None, None);
     run(&medium, &[Enter(8), Commit, Checkpoint(0), Stop]).unwrap();
     let (machine, _) = Machine::start(&medium.copy(None, None), &[]).unwrap();
-    assert_eq!(machine.sessions, SessionFacts { fenced: vec![5, 6, 7], known: vec![8] });
+    assert_eq!(
+        machine.sessions,
+        SessionFacts { fenced: vec![5, 6, 7], known: vec![8], ..SessionFacts::default() }
+    );
 }

@@ -12,6 +12,7 @@
 //! stopped      -
 //! recovered    -
 //! end          -
+//! entry        as `darter_group` puts entries of a replica's log
 //! ```
 //!
 //! All numbers are little-endian. The checksum (CRC-32) covers everything after it, including the
@@ -22,10 +23,12 @@
 //! states up to where the records before it are durable, so that damage to the newest of them is
 //! not mistaken for a torn tail.
 
+use darter_fabric::wire;
+
 /// Bytes of a record's head.
 pub(super) const HEAD_BYTES: usize = 24;
-/// Maximum bytes of a payload: those of the largest frame, with a head for each verb.
-pub(super) const PAYLOAD_BYTES_MAX: usize = 16 << 20;
+/// Maximum bytes of a payload: those of the largest message to a replica.
+pub(super) const PAYLOAD_BYTES_MAX: usize = wire::MESSAGE_BYTES_MAX;
 
 /// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,11 +46,14 @@ pub(super) enum Kind {
     Recovered = 5,
     /// No record follows yet.
     End = 6,
+    /// An entry of the log of a replica.
+    Entry = 7,
 }
 
 impl Kind {
     fn from_code(code: u32) -> Option<Self> {
-        [Self::Effects, Self::Entered, Self::Fenced, Self::Stopped, Self::Recovered, Self::End]
+        use Kind::{Effects, End, Entered, Entry, Fenced, Recovered, Stopped};
+        [Effects, Entered, Fenced, Stopped, Recovered, End, Entry]
             .into_iter()
             .find(|kind| *kind as u32 == code)
     }

@@ -7,6 +7,7 @@ use darter_fabric::FabricError;
 use darter_fabric::effects::{EffectsObserver, Lines, VolatileEffects, effects};
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::wire::FrameVerbs;
+use darter_group::{Content, Entry};
 
 /// Records that are not handed over yet, and information about changes that are not durable yet.
 #[derive(Debug)]
@@ -97,6 +98,26 @@ impl Recorder {
         let draft = Draft::begin(&mut self.records);
         self.records.extend_from_slice(session.map(u64::to_le_bytes).as_ref().map_or(&[], |word| &word[..]));
         self.end(draft, kind);
+    }
+
+    /// Records an entry of a replica's log, and the changes of the region that it has brought.
+    pub(super) fn enter(&mut self, entry: &Entry) {
+        let draft = Draft::begin(&mut self.records);
+        entry.put(&mut self.records);
+        self.end(draft, Kind::Entry);
+        match entry {
+            Entry::Record(record) => {
+                if let Content::Frame { effects: changed, .. } = &record.content {
+                    for (offset, bytes) in effects(changed).flatten() {
+                        self.changed.add_range(offset, bytes.len());
+                    }
+                }
+            }
+            Entry::Part { offset, content } if !content.is_empty() => {
+                self.changed.add_range(*offset, content.len());
+            }
+            _ => {}
+        }
     }
 
     fn end(&mut self, draft: Draft, kind: Kind) {

@@ -19,6 +19,7 @@ use super::record::{self, Kind};
 use super::segment::{self, SegmentReader};
 use crate::session_set::SessionSet;
 use darter_fabric::effects::effects;
+use darter_group::{Entry, Logged};
 use std::io;
 use std::path::PathBuf;
 
@@ -54,6 +55,8 @@ pub(super) struct Recovered {
     /// The position at which the log continues.
     pub(super) position: u64,
     pub(super) sessions: SessionFacts,
+    /// The state of the replica whose log it is.
+    pub(super) replica: Option<Logged>,
     /// Whether the node had stopped in order.
     pub(super) was_stopped: bool,
     /// Number of records applied.
@@ -83,12 +86,13 @@ pub(super) fn recover(
         position: manifest.replayed_from,
         fenced: manifest.sessions.fenced.iter().copied().collect(),
         known: manifest.sessions.known.iter().copied().collect(),
+        replica: logged_replica(medium, &manifest)?,
         was_stopped: false,
         records: 0,
     };
     let is_torn = replay.run(&manifest)?;
-    let Replay { position, fenced, known, was_stopped, records, .. } = replay;
-    let sessions = SessionFacts { fenced: fenced.to_vec(), known: known.to_vec() };
+    let Replay { position, fenced, known, replica, was_stopped, records, .. } = replay;
+    let sessions = SessionFacts { fenced: fenced.to_vec(), known: known.to_vec(), replica: Vec::new() };
     if position < manifest.reaches {
         let what = format!(
             "the log ends at {position:#x}, before the position {:#x} that the checkpoint reaches",
@@ -96,7 +100,17 @@ pub(super) fn recover(
         );
         return damaged(medium, super::manifest::MANIFEST, what);
     }
-    Ok(Recovered { manifest, position, sessions, was_stopped, records, is_torn })
+    Ok(Recovered { manifest, position, sessions, replica, was_stopped, records, is_torn })
+}
+
+/// Returns the state of a replica in the manifest, if it is one's.
+fn logged_replica(medium: &dyn Medium, manifest: &Manifest) -> Result<Option<Logged>, Unrecoverable> {
+    let bytes = &manifest.sessions.replica;
+    match (bytes.is_empty(), Logged::take(bytes)) {
+        (true, _) => Ok(None),
+        (false, Some(logged)) => Ok(Some(logged)),
+        _ => damaged(medium, super::manifest::MANIFEST, "the state of the replica in it is not one"),
+    }
 }
 
 fn load_image(
@@ -132,6 +146,7 @@ struct Replay<'r> {
     position: u64,
     fenced: SessionSet,
     known: SessionSet,
+    replica: Option<Logged>,
     was_stopped: bool,
     records: u64,
 }
@@ -207,6 +222,18 @@ impl Replay<'_> {
                         .all(|effect| effect.is_some_and(|(offset, bytes)| self.target.store(offset, bytes)));
                     if !is_sound {
                         let what = format!("the record at {:#x} is of another region", self.position);
+                        return damaged(self.medium, name, what);
+                    }
+                }
+                Kind::Entry => {
+                    let (target, replica) = (&mut self.target, &mut self.replica);
+                    let is_next =
+                        Entry::take(record.payload).zip(replica.as_mut()).is_some_and(|(entry, replica)| {
+                            replica.apply(&entry, |offset, bytes| target.store(offset, bytes))
+                        });
+                    if !is_next {
+                        let what =
+                            format!("the entry at {:#x} does not continue the replica's log", self.position);
                         return damaged(self.medium, name, what);
                     }
                 }

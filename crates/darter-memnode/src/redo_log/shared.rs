@@ -6,6 +6,7 @@
 //! durable. So one sync serves all replies that wait during it.
 
 use super::checkpoint::{CheckpointRequest, Checkpointer, Source};
+use super::scrub::{Found, Scrubber};
 use super::segment::{self, SegmentWriter};
 use crate::bell::Bell;
 use crate::error::MemNodeError;
@@ -19,6 +20,8 @@ use tracing::{info, warn};
 
 /// Maximum number of characters of a failure's text.
 const FAILURE_CHARS_MAX: usize = 200;
+/// Maximum time between two parts of a scrub, and the time between two scrubs.
+const SCRUB_PAUSE: Duration = Duration::from_secs(1);
 /// The interval between attempts during a shortage.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(50);
 /// How long requests wait for a shortage to end, before they are refused.
@@ -40,6 +43,8 @@ pub(super) struct Shared {
     is_refusing: AtomicBool,
     /// Whether it is permanent.
     has_failed: AtomicBool,
+    /// Whether the medium is damaged, and no checkpoint has replaced the damaged part yet.
+    is_damaged: AtomicBool,
     /// Rung for the serving thread when the log is durable further, or never will be.
     pub(super) bell: Bell,
     pub(super) metrics: Arc<LogMetrics>,
@@ -69,6 +74,15 @@ enum Checkpoint {
     Over,
 }
 
+/// The result of waiting for a request of a checkpoint.
+enum Wanted {
+    Checkpoint(Box<CheckpointRequest>),
+    /// The time has passed.
+    Nothing,
+    /// The node stops.
+    Stop,
+}
+
 impl Shared {
     pub(super) fn new(position: u64, metrics: Arc<LogMetrics>) -> Result<Self, MemNodeError> {
         Ok(Self {
@@ -79,6 +93,7 @@ impl Shared {
             failure: Mutex::default(),
             is_refusing: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
+            is_damaged: AtomicBool::new(false),
             bell: Bell::new("create a descriptor for the log's thread")?,
             metrics,
         })
@@ -181,6 +196,11 @@ impl Shared {
         has_ended
     }
 
+    /// Returns whether a checkpoint is needed because the medium is damaged.
+    pub(super) fn needs_checkpoint(&self) -> bool {
+        self.is_damaged.load(Ordering::Acquire)
+    }
+
     /// Requests a checkpoint.
     pub(super) fn want_checkpoint(&self, request: CheckpointRequest) {
         self.lock().checkpoint = Checkpoint::Wanted(Box::new(request));
@@ -234,27 +254,43 @@ impl Shared {
         }
     }
 
-    /// Makes checkpoints on request, and spare segments, until the node stops.
+    /// Makes checkpoints on request, and spare segments, until the node stops. In between it scrubs
+    /// this number of bytes a second.
     pub(super) fn keep(
         &self,
         mut checkpointer: Checkpointer,
         mut memory: RegionSource<'_>,
         mut spare: impl FnMut() -> io::Result<()>,
+        scrub_rate: u64,
     ) {
+        let mut scrubber = Scrubber::default();
+        let mut pause = (scrub_rate > 0).then_some(SCRUB_PAUSE);
         loop {
             if let Err(error) = spare() {
                 warn!(%error, "cannot prepare a segment of the log; it will be created when it is needed");
             }
-            let Some(request) = self.wanted() else { return };
+            let request = match self.wanted(pause) {
+                Wanted::Checkpoint(request) => request,
+                Wanted::Nothing => {
+                    pause = Some(self.scrub(&mut scrubber, &mut checkpointer, scrub_rate));
+                    continue;
+                }
+                Wanted::Stop => return,
+            };
             let (began, position) = (Instant::now(), request.position);
             match checkpointer.run(*request, &mut memory) {
                 Ok(Some(done)) => {
+                    // The log and the image before it are gone.
+                    scrubber = Scrubber::default();
+                    self.is_damaged.store(false, Ordering::Release);
                     self.metrics.checkpointed(done.bytes, true);
                     let took = began.elapsed();
                     info!(position = done.position, bytes = done.bytes, ?took, "checkpoint made");
                 }
                 Ok(None) => return,
                 Err(error) => {
+                    // The next scrub finds the damage again.
+                    self.is_damaged.store(false, Ordering::Release);
                     self.metrics.checkpointed(0, false);
                     warn!(position, %error, "cannot make a checkpoint; the log grows until one is made");
                 }
@@ -263,18 +299,53 @@ impl Shared {
         }
     }
 
-    /// Waits for a request of a checkpoint. Returns `None` if the node stops.
-    fn wanted(&self) -> Option<Box<CheckpointRequest>> {
+    /// Reads the next part of the medium. Returns the time until the part after it.
+    fn scrub(&self, scrubber: &mut Scrubber, checkpointer: &mut Checkpointer, rate: u64) -> Duration {
+        if self.needs_checkpoint() {
+            return SCRUB_PAUSE;
+        }
+        let bytes = match scrubber.step(checkpointer, self.durable()) {
+            Ok(Found::Sound(bytes)) => bytes,
+            Ok(Found::AllSound) => {
+                self.metrics.scrubs.add(1);
+                return SCRUB_PAUSE;
+            }
+            Ok(Found::Damaged(file, what)) => {
+                warn!(file, what, "the log's medium is damaged: writes what it should have from memory");
+                self.metrics.damages.add(1);
+                checkpointer.void_images();
+                self.is_damaged.store(true, Ordering::Release);
+                return SCRUB_PAUSE;
+            }
+            Err(error) => {
+                warn!(%error, "cannot read the log's medium to verify it");
+                return SCRUB_PAUSE;
+            }
+        };
+        Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / rate.max(1)).min(SCRUB_PAUSE)
+    }
+
+    /// Waits for a request of a checkpoint, at most for `time` if it is given.
+    fn wanted(&self, time: Option<Duration>) -> Wanted {
+        let end = time.map(|time| Instant::now() + time);
         let mut state = self.lock();
         loop {
             if state.is_closed {
-                return None;
+                return Wanted::Stop;
             }
             match std::mem::replace(&mut state.checkpoint, Checkpoint::Running) {
-                Checkpoint::Wanted(request) => return Some(request),
+                Checkpoint::Wanted(request) => return Wanted::Checkpoint(request),
                 other => state.checkpoint = other,
             }
-            state = self.has_news.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            state = match left {
+                Some(Duration::ZERO) => return Wanted::Nothing,
+                Some(left) => {
+                    let waited = self.has_news.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.has_news.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
         }
     }
 }

@@ -137,6 +137,63 @@ fn a_value_that_was_read_survives_without_a_reply_to_its_writer() {
     assert_eq!(read(&connect(&[&second], b"").unwrap(), 512, 1), [7]);
 }
 
+/// Each kind of file is damaged while the node serves. The node finds it, and writes what the files
+/// should have from its memory.
+#[test]
+fn damage_to_the_medium_of_a_node_that_serves_is_found_and_repaired() {
+    let directory = tempfile::tempdir().unwrap();
+    let fast = LogOptions { scrub_rate: 1 << 30, ..options() };
+    let region = Region::memory(BYTES).unwrap().logged(directory.path(), fast).unwrap();
+    let node = Node::start(region, "127.0.0.1:0", MemNodeOptions::default());
+    let port = serve_metrics("127.0.0.1:0".parse().unwrap(), Arc::clone(&node.metrics)).unwrap();
+    let count =
+        |metric: &str| value(&get(port.address(), "/metrics"), &format!("darter_memnode_{metric}_total"));
+    let tcp = connect(&[&node], b"").unwrap();
+    let mut round = 0;
+    let mut write_some = || {
+        round += 1;
+        (0..64).for_each(|at| write(&tcp, at * 1024, &[round + at; 64]).unwrap());
+    };
+    until("there is a checkpoint", || {
+        write_some();
+        count("checkpoints") > 0
+    });
+    for prefix in ["image-", "segment-", "checkpoint"] {
+        let (before, scrubs) = (count("log_damages"), count("log_scrubs"));
+        until("the medium is sound", || count("log_scrubs") > scrubs + 1);
+        assert_eq!(count("log_damages"), before, "damage where there is none");
+        // Of the images one is not in use, and of the segments those before the checkpoint.
+        until("the damage is found", || {
+            for entry in std::fs::read_dir(directory.path()).unwrap() {
+                let path = entry.unwrap().path();
+                if path.file_name().unwrap().to_string_lossy().starts_with(prefix) {
+                    flip(&path, if prefix == "image-" { 1 << 10 } else { 4096 + 100 });
+                }
+            }
+            write_some();
+            std::thread::sleep(Duration::from_millis(100));
+            count("log_damages") > before
+        });
+        let scrubs = count("log_scrubs");
+        until("it is repaired", || count("log_scrubs") > scrubs);
+    }
+    let before = read(&tcp, 0, BYTES as usize / 8);
+    let copy = copied(directory.path());
+    let again = self::node(copy.path(), "127.0.0.1:0");
+    assert_eq!(read(&connect(&[&again], b"").unwrap(), 0, BYTES as usize / 8), before);
+}
+
+/// Changes one bit of a file, if it is long enough. A file may be replaced meanwhile.
+fn flip(path: &Path, at: u64) {
+    use std::os::unix::fs::FileExt;
+    let Ok(file) = std::fs::OpenOptions::new().read(true).write(true).open(path) else { return };
+    let at = at.min(file.metadata().map_or(0, |metadata| metadata.len().saturating_sub(1)));
+    let mut byte = [0];
+    if file.read_exact_at(&mut byte, at).is_ok() {
+        file.write_all_at(&[byte[0] ^ 4], at).unwrap();
+    }
+}
+
 #[test]
 fn checkpoints_bound_the_log_and_lose_nothing() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,11 +1,13 @@
 //! Memory nodes with a log, each in a process that is killed by SIGKILL in a loop under load, and
 //! whose unsynced data is discarded: everything that a client has read or has an acknowledgement
-//! for is present afterwards.
+//! for is present afterwards. `groups.rs` does the same with groups of such nodes.
 //!
 //! The node is this program, started again to run the test `node_process`.
 //! `DARTER_POWER_ROUNDS=200 cargo test -p darter-memnode --test power` runs longer.
 
 #![allow(clippy::unwrap_used, unreachable_pub)] // a test may panic
+
+mod groups;
 
 use darter::{Error, Store};
 use darter_memnode::{LogOptions, MemNode, MemNodeOptions, Region, Stop};
@@ -26,18 +28,27 @@ const DIRECTORY: &str = "DARTER_POWER_DIRECTORY";
 #[ignore = "the other test starts it"]
 fn node_process() {
     let Some(directory) = std::env::var_os(DIRECTORY).map(PathBuf::from) else { return };
-    let options = LogOptions {
-        segment_bytes: 256 << 10,
-        checkpoint_bytes: 512 << 10,
-        loses_unsynced: Some(Duration::from_millis(1)),
-        ..LogOptions::default()
-    };
-    let region = Region::memory(NODE_BYTES).unwrap().logged(&directory.join("log"), options).unwrap();
+    let region = Region::memory(NODE_BYTES).unwrap().logged(&directory.join("log"), log_options()).unwrap();
     let node = MemNode::bind("127.0.0.1:0".parse().unwrap(), region, MemNodeOptions::default()).unwrap();
     let draft = directory.join("address.new");
     std::fs::write(&draft, node.address().unwrap().to_string()).unwrap();
     std::fs::rename(draft, directory.join("address")).unwrap();
     node.serve(&Stop::default()).unwrap();
+}
+
+/// The options of a log that loses what it has not synced when its process is killed.
+fn log_options() -> LogOptions {
+    LogOptions {
+        segment_bytes: 256 << 10,
+        checkpoint_bytes: 512 << 10,
+        loses_unsynced: Some(Duration::from_millis(1)),
+        ..LogOptions::default()
+    }
+}
+
+/// Returns how often a test kills nodes.
+fn rounds(default: usize) -> usize {
+    std::env::var("DARTER_POWER_ROUNDS").map_or(default, |rounds| rounds.parse().unwrap())
 }
 
 /// A node's process; killed when dropped.
@@ -161,7 +172,7 @@ fn judge(store: &Store, known: &[Vec<Known>], round: usize) -> usize {
 
 #[test]
 fn acknowledged_writes_survive_a_node_killed_repeatedly() {
-    let rounds = std::env::var("DARTER_POWER_ROUNDS").map_or(8, |rounds| rounds.parse().unwrap());
+    let rounds = rounds(8);
     let directory = tempfile::tempdir().unwrap();
     let known: Vec<Vec<Known>> =
         (0..WRITERS).map(|_| (0..KEYS).map(|_| Known::default()).collect()).collect();

@@ -37,6 +37,12 @@ pub(super) enum Event {
         node: usize,
         other: usize,
     },
+    /// A node's disk has synced this number of entries.
+    Synced {
+        node: usize,
+        life: ReplicaId,
+        entries: usize,
+    },
     Request {
         node: usize,
         request: Request,
@@ -88,6 +94,7 @@ impl Event {
         match self {
             Self::Tick { node }
             | Self::Parted { node, .. }
+            | Self::Synced { node, .. }
             | Self::Request { node, .. }
             | Self::Fence { node, .. }
             | Self::Disconnected { node, .. } => Some(*node),

@@ -1,9 +1,9 @@
 //! Faults. A group survives the death of a replica as long as another member of its view lives. So
-//! no fault kills the last member, either of the current view or of a requested one.
+//! no fault kills the last member, either of the current view or of a requested one. With logs all
+//! may die, and a disk is lost only while another member of each such view has its own.
 
 use super::client::Users;
 use super::event::{MS, address};
-use super::node::Life;
 use super::world::World;
 use darter_group::{ReplicaId, Start, View};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 impl<U: Users> World<U> {
     fn is_sound(&self, id: ReplicaId) -> bool {
         let life = self.nodes[address(id)].life.as_ref();
-        life.is_some_and(|life| life.id == id && life.replica.kept().is_some())
+        life.is_some_and(|life| life.id == id && life.replica.is_sound())
     }
 
     /// Returns the current view and the requested ones, which may replace it.
@@ -20,22 +20,18 @@ impl<U: Users> World<U> {
         std::iter::once(&self.store).chain(self.asked.iter().filter(move |view| view.number == next))
     }
 
-    /// Whether each view still has a live member without this node.
+    /// Whether each view still has enough members with their state without this node: live ones or,
+    /// with logs, some with their disks.
     fn can_spare(&self, node: usize) -> bool {
-        let is_left = |view: &Arc<View>| view.members().any(|id| address(id) != node && self.is_sound(id));
-        self.views().all(is_left)
-    }
-
-    /// Whether a node is the only member of the only possible view, and knows it.
-    fn is_alone(&self, node: usize) -> bool {
-        let known = self.nodes[node].life.as_ref().and_then(|life| life.replica.view());
-        if known != Some(&self.store) {
-            return false;
-        }
-        let is_it = |view: &Arc<View>| {
-            address(view.primary) == node && view.backups.is_empty() && self.is_sound(view.primary)
+        let has_state = |id| match &self.nodes[address(id)].disk {
+            Some(disk) => disk.has(id),
+            None => self.is_sound(id),
         };
-        self.views().all(is_it)
+        let is_left = |view: &Arc<View>| {
+            let left = view.members().filter(|&id| address(id) != node && has_state(id));
+            left.count() >= self.setup.options.members_min.min(view.members().count())
+        };
+        self.views().all(is_left)
     }
 
     /// Injects a random fault.
@@ -65,10 +61,15 @@ impl<U: Users> World<U> {
                 self.note(|| "the store is slow or loses requests".to_owned());
                 self.count("store faults");
             }
-            10 => {
-                self.nodes[node].snapshot = self.nodes[node].life.as_ref().and_then(Life::kept);
+            10 if self.nodes[node].disk.is_some() => {
+                self.count("power failures of all nodes");
+                for node in 0..self.nodes.len() {
+                    self.kill(node);
+                    let pause = self.random.below(3000 * MS);
+                    self.strike_after(pause, node);
+                }
             }
-            11 => self.hand_over(node),
+            10..=11 => self.hand_over(node),
             12..=14 => {
                 let other = (node + 1 + self.random.below(nodes - 1) as usize) % self.nodes.len();
                 let until = self.now + self.random.below(5000) * MS;
@@ -78,19 +79,20 @@ impl<U: Users> World<U> {
                 self.count("slow links");
             }
             _ => {
-                // An earlier copy of a disk is restored.
-                self.nodes[node].snapshot = self.nodes[node].life.as_ref().and_then(Life::kept);
+                self.lose_disk(node);
                 let pause = self.random.below(1000) * MS;
                 self.strike_after(pause, node);
             }
         }
     }
 
-    /// Kills or pauses a node.
+    /// Kills or pauses a node, or restarts a dead one.
     pub(super) fn strike(&mut self, node: usize) {
-        if self.nodes[node].snapshot.is_some() || self.random.happens(700) {
+        if self.nodes[node].life.is_none() {
+            self.come_back(node);
+        } else if self.random.happens(700) {
             self.kill(node);
-            if self.random.happens(300) || self.nodes[node].snapshot.is_some() {
+            if self.random.happens(300) {
                 self.come_back(node);
             }
         } else {
@@ -99,42 +101,44 @@ impl<U: Users> World<U> {
         }
     }
 
-    fn kill(&mut self, node: usize) {
+    pub(super) fn kill(&mut self, node: usize) {
         if self.nodes[node].life.is_none() {
             return;
         }
-        if self.can_spare(node) {
+        if self.nodes[node].disk.is_some() {
             self.count("deaths");
             self.die(node);
-        } else if self.is_alone(node) {
-            // Alone, and its memory kept: it must go on.
-            self.count("deaths of sole members");
-            let kept = self.die(node).and_then(|life| life.kept());
-            self.nodes[node].snapshot = kept;
-            self.return_kept(node);
+            let disk = self.nodes[node].disk.as_mut();
+            if disk.is_some_and(|disk| disk.lose_power(&mut self.random)) {
+                self.count("logs that lost entries");
+            }
+        } else if self.can_spare(node) {
+            self.count("deaths");
+            self.die(node);
         }
     }
 
-    /// Restarts a dead node, with nothing or with an old memory.
+    /// Replaces a node's disk, and so its memory, if that is permitted.
+    fn lose_disk(&mut self, node: usize) {
+        if self.nodes[node].disk.is_some() && self.can_spare(node) {
+            self.die(node);
+            self.note(|| format!("node {node} loses its disk"));
+            self.count("lost disks");
+            self.nodes[node].disk = Some(self.new_disk(false));
+        }
+    }
+
+    /// Restarts a dead node, with nothing or with its disk.
     pub(super) fn come_back(&mut self, node: usize) {
         if self.nodes[node].life.is_some() {
             return;
         }
-        if self.nodes[node].snapshot.is_some() {
-            self.count("returns with an old memory");
-            self.return_kept(node);
+        self.count(if self.nodes[node].disk.is_some() {
+            "returns with a log"
         } else {
-            self.count("returns with nothing");
-            self.begin(node, Start::Empty, None);
-        }
-    }
-
-    fn return_kept(&mut self, node: usize) {
-        let (start, content) = match self.nodes[node].snapshot.take() {
-            Some((kept, content)) => (Start::Kept(Box::new(kept)), Some(content)),
-            None => (Start::Empty, None),
-        };
-        self.begin(node, start, content.as_deref());
+            "returns with nothing"
+        });
+        self.begin(node, Start::Empty, None);
     }
 
     fn hand_over(&mut self, node: usize) {

@@ -4,7 +4,9 @@
 //! delayed, in order within a connection; connections end and nodes are disconnected; nodes pause,
 //! even in the middle of a turn, and their clocks run at different rates; nodes die, and return
 //! with nothing or with an old memory; the store of views is slow or loses requests; primaries hand
-//! over; clients are fenced. After [`World::calm`] has ended the faults, the group must come to
+//! over; clients are fenced. With logs ([`Setup::is_durable`]) any number of nodes may die at any time,
+//! lose entries of their logs that were not synced, and return with the others; disks are lost while
+//! other members of each possible view have theirs. After [`World::calm`] has ended the faults, the group must come to
 //! rest ([`World::unrest`]).
 //!
 //! The world implements clients' connections: it resends unanswered frames, under the same numbers,
@@ -13,6 +15,7 @@
 
 mod client;
 mod clients;
+mod disk;
 mod event;
 mod executed;
 mod faults;

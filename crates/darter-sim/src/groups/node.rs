@@ -1,8 +1,9 @@
 //! A memory node of the simulated world: its clock and its lives.
 
+use super::disk::Disk;
 use super::random::Random;
 use darter_fabric::Local;
-use darter_group::{Kept, Memory, Options, Region, Replica, ReplicaId, Start};
+use darter_group::{Memory, Options, Region, Replica, ReplicaId, Start};
 use std::time::Duration;
 
 /// Bytes of uncleared memory that are drawn byte by byte; the remainder is drawn word by word.
@@ -16,8 +17,8 @@ pub(super) struct Node {
     pub(super) lives: u64,
     pub(super) life: Option<Life>,
     pub(super) paused_until: u64,
-    /// A copy of its disk, from some moment.
-    pub(super) snapshot: Option<(Kept, Vec<u8>)>,
+    /// Its disk, if replicas keep logs.
+    pub(super) disk: Option<Disk>,
 }
 
 /// A node from its start to its death.
@@ -58,11 +59,6 @@ impl Life {
         self.replica.memory().copy(0, &mut content);
         content
     }
-
-    /// Returns the state and memory that it keeps when it stops.
-    pub(super) fn kept(&self) -> Option<(Kept, Vec<u8>)> {
-        self.replica.kept().map(|kept| (kept, self.content()))
-    }
 }
 
 /// Returns memory that was not cleared.
@@ -79,7 +75,7 @@ fn used(id: ReplicaId, bytes: usize) -> Vec<u8> {
 
 impl Node {
     pub(super) fn new(clock: (u64, u64)) -> Self {
-        Self { clock, lives: 0, life: None, paused_until: 0, snapshot: None }
+        Self { clock, lives: 0, life: None, paused_until: 0, disk: None }
     }
 
     /// Returns the reading of its clock.

@@ -8,14 +8,18 @@ use darter_group::Role;
 use std::collections::BTreeSet;
 
 impl<U: Users> World<U> {
-    /// Ends all faults and restarts dead nodes.
+    /// Ends all faults and restarts dead nodes. If a view needs more than one member, all nodes are
+    /// restarted without that condition, as when disks of members are lost for good.
     pub fn calm(&mut self) {
         self.is_calm = true;
         self.cuts.clear();
         self.slow.clear();
         self.store_ails_until = 0;
+        let waits = std::mem::replace(&mut self.setup.options.members_min, 1) > 1;
         for node in 0..self.nodes.len() {
-            self.nodes[node].snapshot = None;
+            if waits {
+                self.kill(node);
+            }
             self.come_back(node);
         }
     }

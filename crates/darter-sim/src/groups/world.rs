@@ -2,6 +2,7 @@
 //! store of views. One queue of events is ordered by a time that no node can read.
 
 use super::client::{Client, Frame, Users};
+use super::disk::Disk;
 use super::event::{ADDRESSES, Event, MS, address};
 use super::executed::Executed;
 use super::node::{Life, Node};
@@ -29,6 +30,8 @@ pub struct Setup {
     pub bytes: usize,
     /// Initial content of the region; zeros if `None`.
     pub content: Option<Vec<u8>>,
+    /// Whether replicas keep logs on disks.
+    pub is_durable: bool,
 }
 
 /// A run.
@@ -42,7 +45,7 @@ pub struct World<U> {
     queue: BinaryHeap<Reverse<(u64, u64)>>,
     events: BTreeMap<(u64, u64), Event>,
     sequence: u64,
-    setup: Setup,
+    pub(super) setup: Setup,
     pub(super) nodes: Vec<Node>,
     pub(super) store: Arc<View>,
     /// Requested views, which may still arrive at the store.
@@ -107,10 +110,14 @@ impl<U: Users> World<U> {
         };
         // Some runs have one node more than replicas: a spare.
         let spares = world.random.below(2);
-        let content = world.setup.content.take();
+        let content =
+            if world.setup.is_durable { world.setup.content.clone() } else { world.setup.content.take() };
         for node in 0..replicas + spares {
             let clock = (world.random.below(1 << 40), 950 + world.random.below(101));
             world.nodes.push(Node::new(clock));
+            if world.setup.is_durable {
+                world.nodes[node as usize].disk = Some(world.new_disk(node < replicas));
+            }
             let (start, content) = if node < replicas {
                 (Start::Bootstrap(Arc::clone(&view)), content.as_deref())
             } else {
@@ -171,10 +178,22 @@ impl<U: Users> World<U> {
         self.after(pause, Event::Strike { node });
     }
 
-    /// Starts a life of a node.
+    /// Returns a disk with nothing on it. A founder's memory is the one with which the group begins.
+    pub(super) fn new_disk(&self, is_founder: bool) -> Disk {
+        let content = self.setup.content.as_deref();
+        let image = content.filter(|_| is_founder);
+        Disk::new(image, self.setup.bytes, content.is_some() && !is_founder)
+    }
+
+    /// Starts a life of a node. With a disk, the start is that of its log.
     pub(super) fn begin(&mut self, node: usize, start: Start, content: Option<&[u8]>) {
         let life = self.nodes[node].lives * ADDRESSES + node as u64;
         self.nodes[node].lives += 1;
+        let restored = self.nodes[node].disk.as_mut().map(|disk| disk.begin(life));
+        let (start, content) = match &restored {
+            Some((logged, content)) => (Start::Logged(Box::new(logged.clone())), Some(content.as_slice())),
+            None => (start, content),
+        };
         let clock = self.nodes[node].clock(self.now);
         let life = Life::new(life, (self.setup.options.clone(), self.setup.bytes), start, content, clock);
         self.nodes[node].life = Some(life);
@@ -183,9 +202,9 @@ impl<U: Users> World<U> {
     }
 
     /// Kills a node. Other nodes notice after some time.
-    pub(super) fn die(&mut self, node: usize) -> Option<Life> {
+    pub(super) fn die(&mut self, node: usize) {
         self.note(|| format!("node {node} dies"));
-        let life = self.nodes[node].life.take();
+        self.nodes[node].life = None;
         for other in (0..self.nodes.len()).filter(|&other| other != node) {
             self.break_link(node, other);
         }
@@ -194,7 +213,6 @@ impl<U: Users> World<U> {
         for connection in lost {
             self.connections.remove(&connection);
         }
-        life
     }
 
     /// Ends the connection between two nodes; messages in flight are lost.
@@ -244,6 +262,13 @@ impl<U: Users> World<U> {
         for output in outputs {
             match output {
                 Output::Send { to, message } => self.send(id, to, message),
+                Output::SendAll(message) => {
+                    let lives = self.nodes.iter().filter_map(|node| Some(node.life.as_ref()?.id));
+                    for to in lives.filter(|to| *to != id).collect::<Vec<_>>() {
+                        self.send(id, to, message.clone());
+                    }
+                }
+                Output::Log(entry) => self.nodes[node].disk.as_mut().expect("a disk").push(entry),
                 Output::Reply { connection, id, outcome } => self.reply(connection, id, outcome),
                 Output::Store(request) => {
                     if let StoreRequest::Set(view) = &request {
@@ -256,6 +281,16 @@ impl<U: Users> World<U> {
                 }
             }
         }
+        self.sync(node);
+    }
+
+    /// Begins to sync what a node has written.
+    fn sync(&mut self, node: usize) {
+        let Some(life) = self.nodes[node].life.as_ref().map(|life| life.id) else { return };
+        let Some(entries) = self.nodes[node].disk.as_mut().and_then(Disk::begin_sync) else { return };
+        let stalls = !self.is_calm && self.random.happens(10);
+        let pause = self.random.below(if stalls { 3000 * MS } else { 10 * MS });
+        self.after(pause, Event::Synced { node, life, entries });
     }
 
     fn store_delay(&mut self) -> Option<u64> {
@@ -311,6 +346,15 @@ impl<U: Users> World<U> {
                 let ids = (0..lives).map(|life| life * ADDRESSES + other as u64);
                 self.nodes[node].replica(|replica| ids.for_each(|id| replica.parted(id)));
                 self.end_turn(node);
+            }
+            Event::Synced { node, life, entries } => {
+                if self.alive(life).is_some()
+                    && let Some(disk) = &mut self.nodes[node].disk
+                {
+                    let entries = disk.end_sync(entries);
+                    self.nodes[node].replica(|replica| replica.logged(entries));
+                    self.end_turn(node);
+                }
             }
             Event::Request { node, request, frame } => self.request(node, &request, &frame),
             Event::Fence { node, request, session } => self.fence_request(node, &request, session),

@@ -4,8 +4,8 @@ use crate::REGION_BYTES;
 use darter_fabric::wire::{self, FrameVerbs};
 use darter_fabric::{Batch, GlobalAddr};
 use darter_group::{
-    Answers, FrameId, Message, Options, Outcome, Output, ReplicaId, Request, Role, Start, StoreReply,
-    StoreRequest, View,
+    Answers, FrameId, Logged, Memory, Message, Options, Outcome, Output, ReplicaId, Request, Role, Start,
+    StoreReply, StoreRequest, View,
 };
 use darter_sim::groups::Life;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -101,6 +101,13 @@ impl Group {
                 _ if self.dead.contains(&id) => {}
                 Output::Send { to, message } => self.wires.entry((id, to)).or_default().push_back(message),
                 Output::Reply { connection, outcome, .. } => self.replies.push((connection, outcome)),
+                Output::SendAll(message) => {
+                    for to in (0..self.lives.len() as u64).filter(|&to| to != id) {
+                        self.wires.entry((id, to)).or_default().push_back(message.clone());
+                    }
+                }
+                // The disk is fast.
+                Output::Log(_) => self.lives[at].replica.logged(u64::MAX),
                 Output::Store(request) => {
                     if let StoreRequest::Set(view) = request
                         && view.number == self.store.number + 1
@@ -143,6 +150,12 @@ impl Group {
 
 fn word() -> GlobalAddr {
     GlobalAddr::new(0, 64)
+}
+
+fn content(life: &Life) -> Vec<u8> {
+    let mut content = vec![0; REGION_BYTES];
+    life.replica.memory().copy(0, &mut content);
+    content
 }
 
 fn done(word: u64) -> Outcome {
@@ -237,6 +250,65 @@ fn a_lease_counts_from_the_sending_of_the_heartbeat() {
     group.pass(1);
     group.request(0, 1, 1, |batch| _ = batch.read(word(), 1));
     assert_eq!(group.reply(1), None, "the backup may be the primary by now");
+}
+
+#[test]
+fn a_replica_that_returns_with_its_log_keeps_its_promise() {
+    let mut group = Group::new(2);
+    group.pass(2);
+    // Replica 1 has granted a lease. It restarts as replica 2, which hears nothing of the primary.
+    group.dead.insert(1);
+    group.quiet.insert(0);
+    group.held.extend([((0, 2), 0), ((2, 0), 0)]);
+    let mut logged = Logged::default();
+    logged.rename(1);
+    logged.rename(2);
+    let start = Start::Logged(Box::new(logged));
+    let memory = vec![0; REGION_BYTES];
+    group.lives.push(Life::new(2, (Options::default(), REGION_BYTES), start, Some(&memory), group.now));
+    group.pass(15);
+    assert_eq!(group.store.number, 1, "the primary may still serve");
+    group.pass(10);
+    assert_eq!((group.store.primary, group.lives[2].replica.role()), (2, Role::Primary));
+}
+
+#[test]
+fn a_replica_that_returns_with_its_log_catches_up_by_records() {
+    let mut group = Group::new(2);
+    group.request(0, 1, 1, |batch| batch.write(word(), &[5]));
+    group.dead.insert(1);
+    let mut logged = Logged::default();
+    logged.rename(1);
+    logged.rename(2);
+    let start = Start::Logged(Box::new(logged));
+    let memory = vec![0; REGION_BYTES];
+    group.lives.push(Life::new(2, (Options::default(), REGION_BYTES), start, Some(&memory), group.now));
+    // It lacks the record, and takes its own place before the primary misses it.
+    group.pass(7);
+    assert_eq!(group.store.members().collect::<Vec<_>>(), [0, 2]);
+    let replica = &group.lives[2].replica;
+    assert_eq!((replica.role(), replica.lsn()), (Role::Backup, 1));
+    assert_eq!(content(&group.lives[2]), content(&group.lives[0]));
+    group.request(0, 2, 2, |batch| _ = batch.read(word(), 1));
+    group.pass(2);
+    assert_eq!(group.reply(2), Some(&done(5)));
+}
+
+#[test]
+fn with_too_few_members_nothing_is_acknowledged() {
+    let options = Options { members_min: 2, ..Options::default() };
+    let mut group = Group::with(3, 0, &options);
+    group.dead.insert(2);
+    group.pass(20);
+    assert_eq!(group.store.members().collect::<Vec<_>>(), [0, 1], "two are enough");
+    group.request(0, 2, 1, |batch| batch.write(word(), &[5]));
+    assert_eq!(group.reply(1), Some(&Outcome::Done([].into())));
+    group.dead.insert(1);
+    group.pass(50);
+    assert_eq!(group.store.members().collect::<Vec<_>>(), [0, 1], "one is not");
+    group.request(0, 2, 2, |batch| batch.write(word(), &[6]));
+    group.pass(50);
+    assert_eq!(group.reply(2), None);
 }
 
 #[test]

@@ -3,9 +3,9 @@
 //! Two or three replicas, sometimes with a spare, serve two or three clients, which read, write,
 //! swap and add to a few words. Messages, requests and replies are delayed, in order within a
 //! connection; connections end and nodes are disconnected; nodes pause, even in the middle of a
-//! turn, and their clocks run at different rates; nodes die, and return with nothing or with an old
-//! memory; the store of views is slow or loses requests; primaries hand over; a client is fenced.
-//! Then the faults end, and the group must come to rest.
+//! turn, and their clocks run at different rates; nodes die, and return with nothing; the store of views is
+//! slow or loses requests; primaries hand over; a client is fenced. Groups with logs lose power, all
+//! at once too, and return with what their logs restore; disks are lost. Then the faults end, and the group must come to rest.
 //!
 //! The test checks that every client gets its replies; that each word's history has an order that
 //! explains all results and the memory's content at the end; that a frame is executed as a whole
@@ -17,6 +17,7 @@
 //! DARTER_GROUP_SEED=77 cargo test -p darter-sim --test group_testbed one_seed -- --ignored --nocapture
 //! DARTER_GROUP_RUNS=1000000 cargo test -p darter-sim --test group_testbed many_seeds -- --ignored
 //! ```
+//! With `DARTER_GROUP_LOGS=1` the last two run groups with logs.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
@@ -36,7 +37,7 @@ const STORM: u64 = 20_000 * MS;
 const CALM: u64 = 40_000 * MS;
 
 /// Returns the world of a seed, with its clients.
-fn world(seed: u64, is_traced: bool) -> World<Clients> {
+fn world(seed: u64, is_durable: bool, is_traced: bool) -> World<Clients> {
     let options = Options {
         copy_bytes: 1024,
         copies_under_way: 2,
@@ -44,9 +45,12 @@ fn world(seed: u64, is_traced: bool) -> World<Clients> {
         // A copy of the region takes half a second, or is not limited.
         copy_rate: if seed / 2 % 2 == 1 { 2 * REGION_BYTES as u64 } else { u64::MAX },
         channel_frames_max: 64,
+        // A replica that was away catches up by records, by some of them, or by a copy.
+        kept_bytes_max: [0, 4096, 1 << 20][(seed / 4 % 3) as usize],
+        members_min: if is_durable { 1 + (seed / 12 % 2) as usize } else { 1 },
         ..Options::default()
     };
-    let setup = Setup { options, bytes: REGION_BYTES, content: None };
+    let setup = Setup { options, bytes: REGION_BYTES, content: None, is_durable };
     let mut world = World::new(seed, Clients::default(), setup, is_traced);
     for client in 0..2 + world.random.below(2) {
         let frames = 8 + world.random.below(16);
@@ -65,8 +69,8 @@ fn world(seed: u64, is_traced: bool) -> World<Clients> {
 }
 
 /// Runs a seed. Returns the counts of its events, or an error, with a trace if `is_traced`.
-fn run(seed: u64, is_traced: bool) -> Result<Counts, String> {
-    let mut world = world(seed, is_traced);
+fn run(seed: u64, is_durable: bool, is_traced: bool) -> Result<Counts, String> {
+    let mut world = world(seed, is_durable, is_traced);
     while world.now() < STORM && world.step() {}
     world.calm();
     let mut unrest = Some("the group was not checked for rest".to_owned());
@@ -107,10 +111,10 @@ fn run(seed: u64, is_traced: bool) -> Result<Counts, String> {
 }
 
 /// Runs seeds and returns the counts of their events. Panics at the first failure.
-fn campaign(seeds: impl Iterator<Item = u64>) -> Counts {
+fn campaign(seeds: impl Iterator<Item = u64>, is_durable: bool) -> Counts {
     let mut all = Counts::new();
     for seed in seeds {
-        match run(seed, false) {
+        match run(seed, is_durable, false) {
             Ok(counts) => counts.into_iter().for_each(|(what, count)| *all.entry(what).or_default() += count),
             Err(what) => panic!("{what}"),
         }
@@ -120,22 +124,35 @@ fn campaign(seeds: impl Iterator<Item = u64>) -> Counts {
 
 #[test]
 fn groups_survive_whatever_happens() {
-    let met = campaign(0..3000);
+    let met = campaign(0..3000, false);
     println!("{met:?}");
-    for what in [
+    assert_met(&met, &["returns with nothing"]);
+}
+
+#[test]
+fn groups_with_logs_survive_whatever_happens() {
+    let met = campaign(0..3000, true);
+    println!("{met:?}");
+    assert_met(
+        &met,
+        &["logs that lost entries", "lost disks", "power failures of all nodes", "returns with a log"],
+    );
+}
+
+/// Verifies that a campaign met these events, and those of every campaign.
+fn assert_met(met: &Counts, events: &[&str]) {
+    let always = [
         "store faults",
         "cuts",
         "deaths",
-        "deaths of sole members",
         "fences",
         "handovers",
         "pauses",
         "pauses in turns",
-        "returns with an old memory",
-        "returns with nothing",
         "slow links",
         "views",
-    ] {
+    ];
+    for what in always.iter().chain(events) {
         assert!(met.get(what).is_some_and(|count| *count > 20), "{what}: {met:?}");
     }
 }
@@ -144,12 +161,16 @@ fn groups_survive_whatever_happens() {
 #[ignore = "DARTER_GROUP_RUNS sets the number of seeds"]
 fn many_seeds() {
     let runs = std::env::var("DARTER_GROUP_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000);
-    println!("{:?}", campaign(1_000_000..1_000_000 + runs));
+    println!("{:?}", campaign(1_000_000..1_000_000 + runs, is_durable()));
 }
 
 #[test]
 #[ignore = "runs the seed DARTER_GROUP_SEED with a trace"]
 fn one_seed() {
     let seed = std::env::var("DARTER_GROUP_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-    println!("{:?}", run(seed, true).map_err(|what| panic!("{what}")));
+    println!("{:?}", run(seed, is_durable(), true).map_err(|what| panic!("{what}")));
+}
+
+fn is_durable() -> bool {
+    std::env::var_os("DARTER_GROUP_LOGS").is_some()
 }

@@ -72,7 +72,8 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Creates groups whose regions hold the contents of the simulation's nodes.
+    /// Creates groups whose regions hold the contents of the simulation's nodes. The replicas of
+    /// every second seed keep logs, and a view of every fourth seed needs two members.
     pub(super) fn found(sim: &Sim, count: u8, seed: u64, is_traced: bool) -> Self {
         let world = |node: u8| {
             let bytes = sim.node_bytes(node);
@@ -80,9 +81,12 @@ impl Nodes {
                 copy_bytes: (bytes / COPIES) as usize,
                 copies_under_way: 2,
                 channel_frames_max: 64,
+                members_min: if seed % 4 == 3 { 2 } else { 1 },
+                kept_bytes_max: if seed % 8 < 4 { 0 } else { 1 << 20 },
                 ..Options::default()
             };
-            let setup = Setup { options, bytes: bytes as usize, content: Some(sim.content(node)) };
+            let (content, is_durable) = (Some(sim.content(node)), seed % 2 == 1);
+            let setup = Setup { options, bytes: bytes as usize, content, is_durable };
             let seed = seed.wrapping_add(SEED_STEP.wrapping_mul(node.into()));
             World::new(seed, Outcomes::default(), setup, is_traced)
         };
