@@ -31,6 +31,7 @@ mod lcs;
 mod list_edits;
 mod list_reads;
 mod lists;
+mod memory;
 mod monitor;
 mod notifying;
 mod numbers;
@@ -48,6 +49,7 @@ mod scripting;
 #[cfg(not(feature = "scripts"))]
 #[path = "no_scripting.rs"]
 mod scripting;
+mod server;
 mod set_operations;
 mod sets;
 mod slowlog;

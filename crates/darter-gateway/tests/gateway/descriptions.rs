@@ -16,7 +16,8 @@ const NAMES: &str = "\
     expiretime fcall fcall_ro flushall flushdb function geoadd geodist geohash geopos georadius \
     georadius_ro georadiusbymember georadiusbymember_ro geosearch geosearchstore get getbit getdel \
     getex getrange getset hdel hello hexists hget hgetall hincrby hincrbyfloat hkeys hlen hmget \
-    hmset hrandfield hscan hset hsetnx hstrlen hvals incr incrby incrbyfloat info keys lcs memory \
+    hmset hrandfield hscan hset hsetnx hstrlen hvals incr incrby incrbyfloat info keys lastsave lcs lolwut \
+    memory module replicaof role slaveof wait \
     mget mset msetnx multi object persist pexpire pexpireat pexpiretime pfadd pfcount pfdebug \
     pfmerge ping psetex pttl quit randomkey rename renamenx reset restore scan script select set \
     setbit setex setnx setrange slowlog strlen substr time touch ttl type unlink unwatch watch zadd \

@@ -38,6 +38,7 @@ mod runs;
 mod scripting;
 mod scripts_alike;
 mod sentences;
+mod server_parts;
 mod set_operations;
 mod sets;
 mod sets_together;
