@@ -555,7 +555,7 @@ macro_rules! for_each_command {
                 FcallRo "fcall_ro" -3 [readonly noscript stale skip_monitor movablekeys] (0 0 0) "7.0.0" => scripting::run(call, CommandId::FcallRo).await,
                     "As FCALL, for functions that do not write", "as FCALL";
                 Function "function" -2 [noscript] (0 0 0) "7.0.0" => scripting::run(call, CommandId::Function).await,
-                    "LOAD, DELETE, FLUSH, LIST: the libraries of functions, which all gateways share; KILL, STATS: those that this gateway runs", "atomic";
+                    "LOAD, DELETE, FLUSH, LIST, DUMP, RESTORE: the libraries of functions, which all gateways share; KILL, STATS: those that this gateway runs", "atomic";
                 Script "script" -2 [noscript] (0 0 0) "2.6.0" => scripting::run(call, CommandId::Script).await,
                     "LOAD, EXISTS, FLUSH, KILL", "this gateway's scripts";
             }

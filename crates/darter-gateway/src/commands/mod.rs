@@ -17,6 +17,8 @@ mod evaluation;
 mod expiry;
 mod field_expiry;
 #[cfg(feature = "scripts")]
+mod function_dumps;
+#[cfg(feature = "scripts")]
 mod functions;
 mod geo;
 mod geo_search;

@@ -12,6 +12,7 @@ fn is_script(id: CommandId, args: &Arguments<'_>) -> bool {
     use CommandId::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo, Function, Script};
     match id {
         Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo => true,
+        Function if args.len() > 2 && args.get(1).eq_ignore_ascii_case(b"restore") => true,
         Function | Script => args.len() > 2 && args.get(1).eq_ignore_ascii_case(b"load"),
         _ => false,
     }

@@ -24,6 +24,7 @@ mod door;
 mod dump;
 mod dump_streams;
 mod field_expiry;
+mod function_dumps;
 mod geo;
 mod hostile;
 mod limits;
