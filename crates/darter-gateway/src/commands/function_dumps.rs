@@ -1,7 +1,7 @@
 //! `FUNCTION DUMP` and `FUNCTION RESTORE`: all libraries of functions in one payload, which is Redis's.
 
 use super::evaluation::in_transaction;
-use super::functions::{Directory, add, directory, library_name, set_directory};
+use super::functions::{add, directory, library_name, set_directory};
 use crate::call::Call;
 use crate::fault::Fault;
 use crate::rdb::{NoLibraries, dumped_libraries, libraries_of};
@@ -58,7 +58,7 @@ pub(super) async fn restore(call: &mut Call<'_>) -> Result<(), Fault> {
     in_transaction(call, async |call| {
         let mut libraries = directory(call).await?;
         if policy == Policy::Flush {
-            for name in std::mem::replace(&mut libraries, Directory::new()).keys() {
+            for name in std::mem::take(&mut libraries).keys() {
                 call.keys.set_library(name, None).await?;
             }
         }
