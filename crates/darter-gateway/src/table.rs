@@ -608,11 +608,11 @@ macro_rules! for_each_command {
                 Memory "memory" -2 [readonly] (0 0 0) "4.0.0" => memory::memory(call).await,
                     "USAGE: the bytes of a key and all its elements in the index; STATS, DOCTOR, MALLOC-STATS, PURGE", "USAGE as HGETALL, in time linear in the number of elements; the rest is this gateway's";
                 Module "module" -2 [] (0 0 0) "4.0.0" => server::module(call),
-                    "LIST: there are no modules", "";
+                    "LIST: an empty list", "";
                 Monitor "monitor" 1 [admin noscript loading stale] (0 0 0) "1.0.0" => monitor::monitor(call),
                     "Shows each command", "those of this gateway's clients; a transaction that runs again shows the commands of its scripts again";
                 Replicaof "replicaof" 3 [admin noscript stale] (0 0 0) "5.0.0" => server::replicaof(call),
-                    "NO ONE: a gateway is no replica", "";
+                    "NO ONE: a gateway is not a replica", "";
                 Role "role" 1 [noscript loading stale fast] (0 0 0) "2.8.12" => server::role(call),
                     "Returns the role of a master without replicas", "";
                 Slaveof "slaveof" 3 [admin noscript stale] (0 0 0) "1.0.0" => server::replicaof(call),

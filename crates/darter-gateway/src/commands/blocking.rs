@@ -32,7 +32,7 @@ fn timeout(text: &[u8]) -> Result<Option<Duration>, Fault> {
     if number.is_zero() {
         return Ok(None);
     }
-    // Clients ask for the least number there is.
+    // Clients send the least number there is.
     let millis = (seconds * 1000.0).ceil().max(1.0);
     if millis >= i64::MAX as f64 {
         return Err(out_of_range());

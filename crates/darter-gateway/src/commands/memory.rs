@@ -64,7 +64,7 @@ enum Figure {
 }
 
 /// `MEMORY STATS`: the names and the order of Redis. The memory that the process occupies stands for
-/// what Redis's allocator reports. Of what a gateway does not have there are no bytes.
+/// what Redis's allocator reports. Parts that a gateway does not have take 0 bytes.
 fn stats(call: &mut Call<'_>) {
     use Figure::{Bytes, Ratio};
     let shared = call.shared;

@@ -1,5 +1,5 @@
-//! Commands that ask for parts of a server which a gateway does not have, with the reply that is true
-//! of it: `ROLE`, `WAIT`, `REPLICAOF`, `LASTSAVE`, `MODULE`; and `LOLWUT`.
+//! Commands about parts of a server that a gateway does not have, with the replies that are true of
+//! it: `ROLE`, `WAIT`, `REPLICAOF`, `LASTSAVE`, `MODULE`; and `LOLWUT`.
 
 #![allow(clippy::unnecessary_wraps)] // all commands have one signature, whether they can fail or not
 
@@ -28,7 +28,7 @@ pub(super) fn wait(call: &mut Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `REPLICAOF NO ONE`, `SLAVEOF NO ONE`: a gateway is no replica.
+/// `REPLICAOF NO ONE`, `SLAVEOF NO ONE`: a gateway is not a replica.
 pub(super) fn replicaof(call: &mut Call<'_>) -> Result<(), Fault> {
     let is = |at, word: &str| call.args.get(at).eq_ignore_ascii_case(word.as_bytes());
     if !(is(1, "no") && is(2, "one")) {
