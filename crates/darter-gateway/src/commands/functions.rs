@@ -1,7 +1,6 @@
 //! `FUNCTION` and `FCALL`: libraries of functions, which all gateways of the pool share.
 
 use super::evaluation::{in_transaction, invocation, invoke, is_read_only, kill};
-use super::function_dumps;
 use super::transactions::run_from_script;
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
 use crate::fault::Fault;
@@ -289,7 +288,7 @@ async fn stats(call: &mut Call<'_>) -> Result<(), Fault> {
     .await
 }
 
-/// `FUNCTION` and its subcommands.
+/// `FUNCTION` and its subcommands, except for valid requests of `DUMP` and `RESTORE`.
 pub(super) async fn function(call: &mut Call<'_>) -> Result<(), Fault> {
     let args = call.args;
     let subcommand = args.get(1).to_ascii_lowercase();
@@ -321,8 +320,6 @@ pub(super) async fn function(call: &mut Call<'_>) -> Result<(), Fault> {
             help(&mut call.reply, &lines);
             Ok(())
         }
-        (b"dump", 2) => function_dumps::dump(call).await,
-        (b"restore", 3 | 4) => function_dumps::restore(call).await,
         (b"flush" | b"restore", 3..) => {
             let name = String::from_utf8_lossy(&subcommand);
             let text = format!(
