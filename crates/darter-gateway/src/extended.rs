@@ -82,6 +82,11 @@ impl Extended {
         number.in_range(false)
     }
 
+    /// Returns whether the number is zero; a number whose text is `0` may be smaller than all digits.
+    pub(super) fn is_zero(&self) -> bool {
+        matches!(self, Self::Finite { mantissa, .. } if *mantissa == BigInt::ZERO)
+    }
+
     /// Returns the number, unless it is too large or too small.
     fn in_range(self, is_zero: bool) -> Option<Self> {
         match &self {
@@ -215,6 +220,8 @@ mod tests {
             assert!(Extended::parse(text.as_bytes()).is_none(), "{text}");
         }
         assert!(Extended::parse(&[b'1'; TEXT_BYTES_MAX + 1]).is_none());
+        let [zero, least] = [&b"-0.0e9"[..], b"5e-324"].map(|text| Extended::parse(text).unwrap().is_zero());
+        assert!(zero && !least);
         assert_eq!(Extended::parse(b"-inf"), Some(Extended::Infinite));
         assert!(Extended::parse(b"1e99999999999999999999").is_none());
     }

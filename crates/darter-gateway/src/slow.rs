@@ -6,6 +6,7 @@ use super::clock::now_ms;
 use super::request::Arguments;
 use super::table::{Command, CommandId};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -38,9 +39,9 @@ pub(super) struct SlowEntry {
 /// The last slow commands.
 #[derive(Debug)]
 pub(super) struct SlowLog {
-    /// The duration from which a command is kept.
-    pub(super) threshold: Duration,
-    entries_max: usize,
+    /// The duration in microseconds from which a command is kept; if negative, none is.
+    threshold: AtomicI64,
+    entries_max: AtomicUsize,
     /// The next id, and the entries, newest first.
     kept: Mutex<(u64, VecDeque<Arc<SlowEntry>>)>,
 }
@@ -68,7 +69,33 @@ fn kept(command: &Command, args: &Arguments<'_>) -> Vec<Vec<u8>> {
 
 impl SlowLog {
     pub(super) fn new(threshold: Duration, entries_max: usize) -> Self {
-        Self { threshold, entries_max, kept: Mutex::default() }
+        let threshold = i64::try_from(threshold.as_micros()).unwrap_or(i64::MAX);
+        Self { threshold: threshold.into(), entries_max: entries_max.into(), kept: Mutex::default() }
+    }
+
+    /// Returns the duration in microseconds from which a command is kept; if negative, none is.
+    pub(super) fn threshold(&self) -> i64 {
+        self.threshold.load(Ordering::Relaxed)
+    }
+
+    /// Sets that duration.
+    pub(super) fn set_threshold(&self, micros: i64) {
+        self.threshold.store(micros, Ordering::Relaxed);
+    }
+
+    /// Returns whether a command that took as long is kept.
+    pub(super) fn is_slow(&self, took: Duration) -> bool {
+        u128::try_from(self.threshold()).is_ok_and(|micros| took.as_micros() >= micros)
+    }
+
+    /// Returns the most entries.
+    pub(super) fn entries_max(&self) -> usize {
+        self.entries_max.load(Ordering::Relaxed)
+    }
+
+    /// Sets the most entries. The oldest ones beyond it are removed by the next slow command.
+    pub(super) fn set_entries_max(&self, entries: usize) {
+        self.entries_max.store(entries, Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, (u64, VecDeque<Arc<SlowEntry>>)> {
@@ -83,7 +110,8 @@ impl SlowLog {
         took: Duration,
         client: &Arc<ClientInfo>,
     ) {
-        if self.entries_max == 0 {
+        let entries_max = self.entries_max();
+        if entries_max == 0 {
             return;
         }
         let arguments = kept(command, args);
@@ -101,7 +129,7 @@ impl SlowLog {
         };
         kept.0 += 1;
         kept.1.push_front(Arc::new(entry));
-        kept.1.truncate(self.entries_max);
+        kept.1.truncate(entries_max);
     }
 
     /// Returns the last entries, newest first.

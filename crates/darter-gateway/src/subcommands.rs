@@ -70,11 +70,13 @@ pub(super) static SUBCOMMANDS: &[Subcommand] = &[
     of(CommandId::Config, "config|rewrite", 2),
     of(CommandId::Config, "config|set", -4),
     of(CommandId::Function, "function|delete", 3),
+    of(CommandId::Function, "function|dump", 2),
     of(CommandId::Function, "function|flush", -2),
     of(CommandId::Function, "function|help", 2),
     of(CommandId::Function, "function|kill", 2),
     of(CommandId::Function, "function|list", -2),
     of(CommandId::Function, "function|load", -3),
+    of(CommandId::Function, "function|restore", -3),
     of(CommandId::Function, "function|stats", 2),
     of(CommandId::Latency, "latency|doctor", 2),
     of(CommandId::Latency, "latency|graph", 3),
@@ -83,8 +85,14 @@ pub(super) static SUBCOMMANDS: &[Subcommand] = &[
     of(CommandId::Latency, "latency|history", 3),
     of(CommandId::Latency, "latency|latest", 2),
     of(CommandId::Latency, "latency|reset", -2),
+    of(CommandId::Memory, "memory|doctor", 2),
     of(CommandId::Memory, "memory|help", 2),
+    of(CommandId::Memory, "memory|malloc-stats", 2),
+    of(CommandId::Memory, "memory|purge", 2),
+    of(CommandId::Memory, "memory|stats", 2),
     of_a_key(CommandId::Memory, "memory|usage", -3),
+    of(CommandId::Module, "module|help", 2),
+    of(CommandId::Module, "module|list", 2),
     of_a_key(CommandId::Object, "object|encoding", 3),
     of_a_key(CommandId::Object, "object|freq", 3),
     of(CommandId::Object, "object|help", 2),
@@ -135,8 +143,8 @@ impl Subcommand {
     /// Returns whether a command has subcommands.
     pub(super) fn has(command: &Command) -> bool {
         use CommandId::{
-            Acl, Client, Command as CommandOfCommands, Config, Function, Latency, Memory, Object, Pubsub,
-            Script, Slowlog, Xgroup, Xinfo,
+            Acl, Client, Command as CommandOfCommands, Config, Function, Latency, Memory, Module, Object,
+            Pubsub, Script, Slowlog, Xgroup, Xinfo,
         };
         matches!(
             command.id,
@@ -146,6 +154,7 @@ impl Subcommand {
                 | Function
                 | Latency
                 | Memory
+                | Module
                 | Object
                 | Pubsub
                 | Script

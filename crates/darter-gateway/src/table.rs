@@ -168,6 +168,8 @@ macro_rules! for_each_command {
                     "Returns the type of a key", "atomic";
                 Unlink "unlink" -2 [write fast] (1 -1 1) "4.0.0" => keys::del(call).await,
                     "As DEL", "over Quiver at one moment; over DART each key separately";
+                Wait "wait" 3 [noscript] (0 0 0) "3.0.0" => server::wait(call),
+                    "Returns the number of replicas that have acknowledged the connection's writes: 0, at once", "";
             }
             "hash" {
                 Hdel "hdel" -3 [write fast] (1 1 1) "2.0.0" => elements::remove(call, Kind::Hash).await,
@@ -553,7 +555,7 @@ macro_rules! for_each_command {
                 FcallRo "fcall_ro" -3 [readonly noscript stale skip_monitor movablekeys] (0 0 0) "7.0.0" => scripting::run(call, CommandId::FcallRo).await,
                     "As FCALL, for functions that do not write", "as FCALL";
                 Function "function" -2 [noscript] (0 0 0) "7.0.0" => scripting::run(call, CommandId::Function).await,
-                    "LOAD, DELETE, FLUSH, LIST: the libraries of functions, which all gateways share; KILL, STATS: those that this gateway runs", "atomic";
+                    "LOAD, DELETE, FLUSH, LIST, DUMP, RESTORE: the libraries of functions, which all gateways share; KILL, STATS: those that this gateway runs", "atomic";
                 Script "script" -2 [noscript] (0 0 0) "2.6.0" => scripting::run(call, CommandId::Script).await,
                     "LOAD, EXISTS, FLUSH, KILL", "this gateway's scripts";
             }
@@ -588,7 +590,7 @@ macro_rules! for_each_command {
                 Command "command" -1 [loading stale] (0 0 0) "2.8.13" => description::command(call).await,
                     "Describes the commands; COUNT, DOCS, GETKEYS, GETKEYSANDFLAGS, INFO, LIST", "";
                 Config "config" -2 [admin noscript loading stale] (0 0 0) "2.0.0" => config::config(call).await,
-                    "GET of the settings that clients read, SET of notify-keyspace-events and tracking-table-max-keys, RESETSTAT; the rest is set by the command line", "this gateway's";
+                    "GET of the settings that clients read, SET of notify-keyspace-events, slowlog-log-slower-than, slowlog-max-len and tracking-table-max-keys, RESETSTAT; the rest is set by the command line, and SET accepts the value that it has", "this gateway's";
                 Dbsize "dbsize" 1 [readonly] (0 0 0) "1.0.0" => scan::dbsize(call).await,
                     "Counts the keys", "keys that exist throughout are counted once; takes time linear in the number of keys, and reads each hash and sorted set";
                 Flushall "flushall" -1 [write] (0 0 0) "1.0.0" => keys::flush(call, true).await,
@@ -597,12 +599,24 @@ macro_rules! for_each_command {
                     "Removes all keys of the database; requires `--allow-flush`", "each key separately; keys added during the command may stay";
                 Info "info" -1 [loading stale] (0 0 0) "1.0.0" => information::info(call).await,
                     "Describes the state of the gateway", "this gateway's; the number of keys is from the last round of its walk";
+                Lastsave "lastsave" 1 [loading stale fast] (0 0 0) "1.0.0" => server::lastsave(call),
+                    "Returns when the gateway started, in seconds since the epoch: writes are in the pool when they are acknowledged", "this gateway's";
                 Latency "latency" -2 [] (0 0 0) "2.8.13" => latency::latency(call),
                     "LATEST, HISTORY, GRAPH, DOCTOR, RESET, HISTOGRAM: as Redis replies without latency monitoring", "";
-                Memory "memory" -2 [readonly] (0 0 0) "4.0.0" => object::memory(call).await,
-                    "USAGE: the bytes of a key and all its elements in the index", "as HGETALL; takes time linear in the number of elements";
+                Lolwut "lolwut" -1 [readonly fast] (0 0 0) "5.0.0" => server::lolwut(call),
+                    "Returns the versions of darter and of Redis", "";
+                Memory "memory" -2 [readonly] (0 0 0) "4.0.0" => memory::memory(call).await,
+                    "USAGE: the bytes of a key and all its elements in the index; STATS, DOCTOR, MALLOC-STATS, PURGE", "USAGE as HGETALL, in time linear in the number of elements; the rest is this gateway's";
+                Module "module" -2 [] (0 0 0) "4.0.0" => server::module(call),
+                    "LIST: an empty list", "";
                 Monitor "monitor" 1 [admin noscript loading stale] (0 0 0) "1.0.0" => monitor::monitor(call),
                     "Shows each command", "those of this gateway's clients; a transaction that runs again shows the commands of its scripts again";
+                Replicaof "replicaof" 3 [admin noscript stale] (0 0 0) "5.0.0" => server::replicaof(call),
+                    "NO ONE: a gateway is not a replica", "";
+                Role "role" 1 [noscript loading stale fast] (0 0 0) "2.8.12" => server::role(call),
+                    "Returns the role of a master without replicas", "";
+                Slaveof "slaveof" 3 [admin noscript stale] (0 0 0) "1.0.0" => server::replicaof(call),
+                    "As REPLICAOF", "";
                 Slowlog "slowlog" -2 [admin loading stale] (0 0 0) "2.2.12" => slowlog::slowlog(call).await,
                     "GET, LEN, RESET: the last commands that took `--slow-us` or longer", "this gateway's";
                 Time "time" 1 [loading stale fast] (0 0 0) "2.6.0" => information::time(call),

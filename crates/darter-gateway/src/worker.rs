@@ -170,7 +170,7 @@ impl Worker {
             if ending == Ending::Rejected {
                 return now;
             }
-            if took >= self.shared.slow.threshold {
+            if self.shared.slow.is_slow(took) {
                 self.was_slow(command, args, took, client);
             }
         }

@@ -29,10 +29,11 @@ fn timeout(text: &[u8]) -> Result<Option<Duration>, Fault> {
     if seconds < 0.0 {
         return Err(Fault::said("ERR timeout is negative"));
     }
-    if seconds == 0.0 {
+    if number.is_zero() {
         return Ok(None);
     }
-    let millis = (seconds * 1000.0).ceil();
+    // Clients send the least number there is.
+    let millis = (seconds * 1000.0).ceil().max(1.0);
     if millis >= i64::MAX as f64 {
         return Err(out_of_range());
     }

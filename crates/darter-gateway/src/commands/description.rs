@@ -12,7 +12,15 @@ use crate::request::Arguments;
 use crate::subcommands::{SUBCOMMANDS, Subcommand};
 use crate::table::{Command, TABLE};
 use crate::turns;
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::LazyLock;
+
+/// What Redis 7.0 tells clients about some commands and subcommands, in its words: whether the reply is
+/// always the same, and for clusters to which servers a request goes, and how replies are combined. A
+/// line has a name and its tips.
+static TIPS: LazyLock<BTreeMap<&str, &str>> =
+    LazyLock::new(|| include_str!("tips.txt").lines().filter_map(|line| line.split_once(' ')).collect());
 
 /// `COMMAND` and its subcommands.
 pub(super) async fn command(call: &mut Call<'_>) -> Result<(), Fault> {
@@ -138,8 +146,11 @@ impl Described {
         for category in categories {
             reply.simple(&format!("@{category}"));
         }
-        // Hints.
-        reply.set(0);
+        let tips: Vec<&str> = TIPS.get(name).into_iter().flat_map(|tips| tips.split(' ')).collect();
+        reply.set(tips.len());
+        for tip in tips {
+            reply.bulk(tip.as_bytes());
+        }
         let specs = match self {
             Self::Command(command) => KeySpec::all_of(command),
             Self::Subcommand(_, subcommand) => KeySpec::of_subcommand(subcommand).into_iter().collect(),

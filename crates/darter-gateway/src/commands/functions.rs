@@ -14,17 +14,17 @@ use std::time::Duration;
 
 /// A library without its code.
 #[derive(Debug)]
-struct Library {
+pub(super) struct Library {
     /// The digest of its code.
     digest: String,
     functions: Vec<Loaded>,
 }
 
 /// All libraries, by name.
-type Directory = BTreeMap<String, Library>;
+pub(super) type Directory = BTreeMap<String, Library>;
 
 /// Reads the directory of libraries.
-async fn directory(call: &mut Call<'_>) -> Result<Directory, Fault> {
+pub(super) async fn directory(call: &mut Call<'_>) -> Result<Directory, Fault> {
     let Some(record) = call.keys.library("").await? else { return Ok(Directory::new()) };
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let function = |value: &Value| Loaded {
@@ -44,7 +44,7 @@ async fn directory(call: &mut Call<'_>) -> Result<Directory, Fault> {
 }
 
 /// Stores the directory of libraries.
-async fn set_directory(call: &mut Call<'_>, directory: &Directory) -> Result<(), Fault> {
+pub(super) async fn set_directory(call: &mut Call<'_>, directory: &Directory) -> Result<(), Fault> {
     let function = |function: &Loaded| json!({ "name": function.name, "description": function.description, "flags": function.flags });
     let library = |library: &Library| {
         let functions: Vec<Value> = library.functions.iter().map(function).collect();
@@ -92,7 +92,7 @@ fn body(text: &[u8]) -> &[u8] {
 }
 
 /// Returns the name in a library's first line, such as `#!lua name=example`.
-fn library_name(text: &[u8]) -> Result<String, Fault> {
+pub(super) fn library_name(text: &[u8]) -> Result<String, Fault> {
     let invalid = || Fault::said("ERR Invalid library metadata");
     let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
     if !line.starts_with(b"#!") {
@@ -135,34 +135,45 @@ async fn load(call: &mut Call<'_>) -> Result<(), Fault> {
         replaces = true;
     }
     let text = call.args.get(call.args.len() - 1);
-    let name = library_name(text)?;
+    library_name(text)?;
     in_transaction(call, async |call| {
         let mut directory = directory(call).await?;
-        if directory.contains_key(&name) && !replaces {
-            return Err(Fault::said(format!("ERR Library '{name}' already exists")));
-        }
-        let functions =
-            match lua::run(call, Task::Load(Arc::new(body(text).to_vec())), run_from_script).await? {
-                Outcome::Loaded(functions) => functions,
-                Outcome::Failed(text) => return Err(Fault::said(text)),
-                Outcome::Replied(_) | Outcome::Stopped(_) => Vec::new(),
-            };
-        if functions.is_empty() {
-            return Err(Fault::said("ERR No functions registered"));
-        }
-        let others = directory.iter().filter(|(other, _)| **other != name);
-        let others: Vec<_> = others.flat_map(|(_, library)| &library.functions).collect();
-        let is_taken = |own: &&Loaded| others.iter().any(|other| other.name.eq_ignore_ascii_case(&own.name));
-        if let Some(taken) = functions.iter().find(is_taken) {
-            return Err(Fault::said(format!("ERR Function {} already exists", taken.name)));
-        }
-        directory.insert(name.clone(), Library { digest: lua::digest(text), functions });
-        call.keys.set_library(&name, Some(text)).await?;
+        let name = add(call, &mut directory, text, replaces).await?;
         set_directory(call, &directory).await?;
         call.reply.bulk(name.as_bytes());
         Ok(None)
     })
     .await
+}
+
+/// Stores a library and adds it to the directory, which remains to be stored. Returns its name.
+pub(super) async fn add(
+    call: &mut Call<'_>,
+    directory: &mut Directory,
+    text: &[u8],
+    replaces: bool,
+) -> Result<String, Fault> {
+    let name = library_name(text)?;
+    if directory.contains_key(&name) && !replaces {
+        return Err(Fault::said(format!("ERR Library '{name}' already exists")));
+    }
+    let functions = match lua::run(call, Task::Load(Arc::new(body(text).to_vec())), run_from_script).await? {
+        Outcome::Loaded(functions) => functions,
+        Outcome::Failed(text) => return Err(Fault::said(text)),
+        Outcome::Replied(_) | Outcome::Stopped(_) => Vec::new(),
+    };
+    if functions.is_empty() {
+        return Err(Fault::said("ERR No functions registered"));
+    }
+    let others = directory.iter().filter(|(other, _)| **other != name);
+    let others: Vec<_> = others.flat_map(|(_, library)| &library.functions).collect();
+    let is_taken = |own: &&Loaded| others.iter().any(|other| other.name.eq_ignore_ascii_case(&own.name));
+    if let Some(taken) = functions.iter().find(is_taken) {
+        return Err(Fault::said(format!("ERR Function {} already exists", taken.name)));
+    }
+    directory.insert(name.clone(), Library { digest: lua::digest(text), functions });
+    call.keys.set_library(&name, Some(text)).await?;
+    Ok(name)
 }
 
 /// `FUNCTION DELETE name`, or `FUNCTION FLUSH` without a name.
@@ -277,7 +288,7 @@ async fn stats(call: &mut Call<'_>) -> Result<(), Fault> {
     .await
 }
 
-/// `FUNCTION` and its subcommands.
+/// `FUNCTION` and its subcommands, except for valid requests of `DUMP` and `RESTORE`.
 pub(super) async fn function(call: &mut Call<'_>) -> Result<(), Fault> {
     let args = call.args;
     let subcommand = args.get(1).to_ascii_lowercase();
@@ -298,22 +309,25 @@ pub(super) async fn function(call: &mut Call<'_>) -> Result<(), Fault> {
         (b"help", 2) => {
             let lines = [
                 "FUNCTION DELETE library",
+                "FUNCTION DUMP",
                 "FUNCTION FLUSH [ASYNC|SYNC]",
                 "FUNCTION KILL",
                 "FUNCTION LIST [LIBRARYNAME pattern] [WITHCODE]",
                 "FUNCTION LOAD [REPLACE] code",
+                "FUNCTION RESTORE payload [APPEND|FLUSH|REPLACE]",
                 "FUNCTION STATS",
             ];
             help(&mut call.reply, &lines);
             Ok(())
         }
-        (b"dump" | b"restore", _) => {
-            Err(Fault::said("ERR FUNCTION DUMP and RESTORE are not supported: the libraries are in the pool"))
+        (b"flush" | b"restore", 3..) => {
+            let name = String::from_utf8_lossy(&subcommand);
+            let text = format!(
+                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try FUNCTION HELP."
+            );
+            Err(Fault::said(text))
         }
-        (b"flush", _) => Err(Fault::said(
-            "ERR unknown subcommand or wrong number of arguments for 'flush'. Try FUNCTION HELP.",
-        )),
-        (b"load" | b"delete" | b"stats" | b"kill" | b"help", _) => {
+        (b"dump" | b"restore" | b"flush" | b"load" | b"delete" | b"stats" | b"kill" | b"help", _) => {
             Err(wrong_arity(&format!("function|{}", String::from_utf8_lossy(&subcommand))))
         }
         _ => Err(unknown_subcommand("FUNCTION", args.get(1))),

@@ -6,6 +6,7 @@ use crate::REDIS_VERSION;
 use crate::call::Call;
 use crate::clock::now_us;
 use crate::fault::Fault;
+use crate::state::GatewayState;
 use crate::table::TABLE;
 use crate::turns;
 use darter::engine::Engine;
@@ -143,20 +144,28 @@ fn clients(call: &Call<'_>, text: &mut String) {
     );
 }
 
-/// Returns the resident memory of this process, if the system reports it. It includes only the
-/// cached part of a pool in a file or on memory nodes.
-fn resident_bytes() -> Option<u64> {
+/// Returns the resident memory of this process and its peak, if the system reports them. It includes
+/// only the cached part of a pool in a file or on memory nodes.
+pub(super) fn process_bytes() -> Option<(u64, u64)> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+    let bytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+    };
+    Some((bytes("VmRSS:")?, bytes("VmHWM:")?))
+}
+
+/// Returns the bytes of the buffers of all clients, and of those kept for later ones.
+pub(super) fn buffer_bytes(shared: &GatewayState) -> u64 {
+    shared.held_bytes.load(Ordering::Relaxed) as u64 + shared.sums().spare_bytes
 }
 
 fn memory(call: &Call<'_>, text: &mut String) {
-    if let Some(bytes) = resident_bytes() {
-        fields(text, &[("used_memory", &bytes), ("used_memory_rss", &bytes)]);
+    if let Some((bytes, peak)) = process_bytes() {
+        fields(text, &[("used_memory", &bytes), ("used_memory_rss", &bytes), ("used_memory_peak", &peak)]);
     }
     let shared = call.shared;
-    let buffers = shared.held_bytes.load(Ordering::Relaxed) as u64 + shared.sums().spare_bytes;
+    let buffers = buffer_bytes(shared);
     fields(text, &[("mem_clients_normal", &buffers), ("maxmemory", &0), ("maxmemory_policy", &"noeviction")]);
     #[cfg(feature = "scripts")]
     {

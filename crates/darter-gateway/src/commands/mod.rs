@@ -17,6 +17,8 @@ mod evaluation;
 mod expiry;
 mod field_expiry;
 #[cfg(feature = "scripts")]
+mod function_dumps;
+#[cfg(feature = "scripts")]
 mod functions;
 mod geo;
 mod geo_search;
@@ -31,6 +33,7 @@ mod lcs;
 mod list_edits;
 mod list_reads;
 mod lists;
+mod memory;
 mod monitor;
 mod notifying;
 mod numbers;
@@ -48,6 +51,7 @@ mod scripting;
 #[cfg(not(feature = "scripts"))]
 #[path = "no_scripting.rs"]
 mod scripting;
+mod server;
 mod set_operations;
 mod sets;
 mod slowlog;

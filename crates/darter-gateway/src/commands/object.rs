@@ -1,7 +1,7 @@
-//! Commands about the storage of a key: `OBJECT`, `MEMORY`.
+//! `OBJECT`: how a key is stored.
 
 use crate::call::{Call, help, unknown_subcommand, wrong_arity};
-use crate::fault::{Fault, NO_INTEGER, SYNTAX};
+use crate::fault::Fault;
 use crate::keyspace::{Aggregate, Head, Keyspace, Kind, Walked};
 use crate::number;
 
@@ -114,36 +114,6 @@ pub(super) async fn object(call: &mut Call<'_>) -> Result<(), Fault> {
                  between policies at runtime LRU and LFU data will take some time to adjust.",
             ));
         }
-    }
-    Ok(())
-}
-
-/// `MEMORY USAGE key [SAMPLES count]`, `MEMORY HELP`.
-pub(super) async fn memory(call: &mut Call<'_>) -> Result<(), Fault> {
-    let args = call.args;
-    match &args.get(1).to_ascii_lowercase()[..] {
-        b"usage" => {}
-        b"help" if args.len() == 2 => {
-            help(&mut call.reply, &["MEMORY USAGE key [SAMPLES count]", "MEMORY HELP"]);
-            return Ok(());
-        }
-        b"help" => return Err(wrong_arity("memory|help")),
-        _ => return Err(unknown_subcommand("MEMORY", args.get(1))),
-    }
-    if args.len() < 3 {
-        return Err(wrong_arity("memory|usage"));
-    }
-    let mut options = args.from(3);
-    while let Some(option) = options.next() {
-        // All elements are counted, regardless of the number of samples.
-        let samples = options.next().filter(|_| option.eq_ignore_ascii_case(b"samples")).ok_or(SYNTAX)?;
-        if number::integer(samples).ok_or(NO_INTEGER)? < 0 {
-            return Err(SYNTAX);
-        }
-    }
-    match call.keys.usage(args.get(2)).await? {
-        Some(bytes) => call.reply.count(bytes),
-        None => call.reply.null(),
     }
     Ok(())
 }

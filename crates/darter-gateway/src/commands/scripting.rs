@@ -1,6 +1,6 @@
 //! The dispatch of the commands of scripts and functions.
 
-use super::{evaluation, functions};
+use super::{evaluation, function_dumps, functions};
 use crate::call::{Call, Client};
 use crate::fault::Fault;
 use crate::request::Arguments;
@@ -12,6 +12,7 @@ fn is_script(id: CommandId, args: &Arguments<'_>) -> bool {
     use CommandId::{Eval, EvalRo, Evalsha, EvalshaRo, Fcall, FcallRo, Function, Script};
     match id {
         Eval | EvalRo | Evalsha | EvalshaRo | Fcall | FcallRo => true,
+        Function if args.len() > 2 && args.get(1).eq_ignore_ascii_case(b"restore") => true,
         Function | Script => args.len() > 2 && args.get(1).eq_ignore_ascii_case(b"load"),
         _ => false,
     }
@@ -43,7 +44,15 @@ async fn dispatch(call: &mut Call<'_>, id: CommandId) -> Result<(), Fault> {
     use CommandId::{Fcall, FcallRo, Function, Script};
     match id {
         Script => evaluation::script(call).await,
-        Function => functions::function(call).await,
+        Function => {
+            let args = call.args;
+            let is = |name: &[u8]| args.get(1).eq_ignore_ascii_case(name);
+            match args.len() {
+                2 if is(b"dump") => function_dumps::dump(call).await,
+                3 | 4 if is(b"restore") => function_dumps::restore(call).await,
+                _ => functions::function(call).await,
+            }
+        }
         Fcall | FcallRo => functions::fcall(call, id == FcallRo).await,
         _ => evaluation::evaluate(call, id).await,
     }

@@ -77,7 +77,10 @@ pub(super) fn queue(call: &mut Call<'_>, command: &'static Command) -> Result<bo
     let Some(queue) = call.client.queue.as_mut().filter(|_| !is_heard(Some(command))) else {
         return Ok(false);
     };
-    if is_excluded(command.id) {
+    // It reads nothing of the index.
+    let is_config_get = command.id == CommandId::Config
+        && call.args.from(1).next().is_some_and(|name| name.eq_ignore_ascii_case(b"get"));
+    if is_excluded(command.id) && !is_config_get {
         let name = command.name.to_ascii_uppercase();
         return Err(Fault::said(format!("ERR Command not allowed inside a transaction: {name}")));
     }

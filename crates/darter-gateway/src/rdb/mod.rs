@@ -9,6 +9,8 @@
 //! read.
 
 mod file;
+#[cfg(feature = "scripts")]
+mod functions;
 mod lzf;
 mod packed;
 mod read;
@@ -18,6 +20,8 @@ mod timed;
 use crc::{CRC_64_REDIS, Crc, Table};
 use file::{MODULE, module_name};
 pub use file::{RdbError, RdbFile, RdbItem, RdbKey};
+#[cfg(feature = "scripts")]
+pub(crate) use functions::{NoLibraries, dumped_libraries, libraries_of};
 use packed::{integers, listpack, ziplist};
 use read::Reader;
 pub(crate) use streams::dumped_stream;

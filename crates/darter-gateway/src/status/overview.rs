@@ -156,7 +156,7 @@ fn slow(shared: &GatewayState) -> Value {
         })
     });
     json!({
-        "threshold_us": u64::try_from(shared.slow.threshold.as_micros()).unwrap_or(u64::MAX),
+        "threshold_us": shared.slow.threshold(),
         "count": shared.counts.slow.load(Ordering::Relaxed),
         "last": entries.collect::<Vec<_>>(),
     })

@@ -78,6 +78,8 @@ fn a_wait_ends_when_its_time_is_over() {
     let mut client = door.client();
     for line in [
         "blpop a b 0.01",
+        "blpop a b 5e-324",
+        "blmpop 1e-300 1 a left",
         "brpop a 0.01",
         "blmpop 0.01 1 a left",
         "blmove a b left right 0.01",

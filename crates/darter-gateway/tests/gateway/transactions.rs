@@ -1,7 +1,7 @@
 //! `MULTI`, `EXEC`, `DISCARD`, `WATCH` and `UNWATCH`. Over DART, which has no transactions, a `MULTI`
 //! and everything up to its end are rejected.
 
-use crate::door::{Client, Door, Reply, error, index, ok, request};
+use crate::door::{Client, Door, Reply, bulks, error, index, ok, request};
 use darter::IndexKind;
 use darter_gateway::GatewayOptions;
 use std::sync::Mutex;
@@ -83,6 +83,19 @@ fn errors_of_a_queue_are_those_of_redis() {
         client.say(end);
     }
     assert!(client.try_reply().is_none());
+}
+
+/// ioredis asks so for a server's state.
+#[test]
+fn settings_are_read_in_a_transaction_and_not_changed() {
+    let Some((_door, mut client)) = open_with_transactions() else { return };
+    let replies = transact(&mut client, &["incr n", "config get maxmemory", "info server"]).array();
+    assert_eq!(replies[..2], [Reply::Integer(1), bulks(&["maxmemory", "0"])]);
+    assert!(String::from_utf8(replies[2].clone().bytes()).unwrap().contains("redis_version:"));
+    client.say("multi");
+    let refused = error(client.say("config set maxmemory 0"));
+    assert!(refused.contains("not allowed inside a transaction"), "{refused}");
+    assert!(error(client.say("exec")).starts_with("EXECABORT"));
 }
 
 #[test]
