@@ -106,7 +106,7 @@ impl Group {
             let tcp = Tcp::connect(&[self.address()], TcpOptions::default());
             let replicas = tcp.as_ref().map(|tcp| tcp.replicas(0)).unwrap_or_default();
             let is_member = |role| matches!(role, ReplicaRole::Primary | ReplicaRole::Backup);
-            let states: Vec<_> = replicas.iter().filter_map(|replica| replica.state.clone()).collect();
+            let states: Vec<_> = replicas.iter().filter_map(|replica| replica.state).collect();
             if states.len() == self.nodes.len() && states.iter().all(|state| is_member(state.role)) {
                 return;
             }
