@@ -7,7 +7,7 @@
 use crate::dart::{self, Dart, DartOptions, SearchSamples};
 use crate::dyn_index::DynIndex;
 use crate::ordered::{
-    Access, CheckReport, Commit, Condition, Decide, Decision, IndexStats, KeyValue, OrderedIndex, PutOutcome,
+    Access, CheckReport, Commit, Condition, Decide, Decision, Evacuated, IndexStats, KeyValue, OrderedIndex, PutOutcome,
     ScanRange, Swept, TreeView, Versioned, Visit,
 };
 use crate::quiver::{self, Quiver, QuiverOptions};
@@ -362,6 +362,10 @@ impl<F: Fabric> OrderedIndex<F> for AnyIndex<F> {
 
     async fn sweep_dead(&self, client: &mut Client<F>) -> Result<Swept> {
         awaiting!(self, index => OrderedIndex::sweep_dead(index, client))
+    }
+
+    async fn evacuate(&self, client: &mut Client<F>, node: u8, from: &[u8]) -> Result<Evacuated> {
+        awaiting!(self, index => OrderedIndex::evacuate(index, client, node, from))
     }
 
     async fn scrub_unreachable(&self, client: &mut Client<F>, reachable: &ReachableSet) -> Result<bool> {

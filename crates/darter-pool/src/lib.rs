@@ -51,11 +51,12 @@ mod round_trip;
 mod sync;
 mod usage;
 
-pub use blocks::{AllocKind, AuditReport, MemberId, ReachableSet, size_class};
+pub use blocks::{AllocKind, AuditReport, ForgottenNodes, MemberId, ReachableSet, size_class};
 pub use client::{Client, Pinned};
 pub use create::PoolOptions;
 pub use error::PoolError;
 pub use laggard::Laggard;
+pub use maintenance::Removal;
 pub use members::{Adoption, SweepReport, erase_if_lost, members_in_use};
 pub use pool::{Pool, SnapshotsHeldBack};
 pub use reclaim::{Extension, Leftovers, Room, RoomRequest, SnapshotId, Unlinked};

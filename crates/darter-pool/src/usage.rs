@@ -50,6 +50,10 @@ pub struct NodeUsage {
     pub is_absent: bool,
     /// It is absent because it was restarted without its contents, which are lost.
     pub is_lost: bool,
+    /// It has left the pool (`darter pool drain`): it holds nothing, and is not contacted.
+    pub is_removed: bool,
+    /// No new objects are placed on it, because it is leaving the pool.
+    pub is_leaving: bool,
     /// Number of blocks.
     pub blocks: u64,
     /// Blocks without an owner and without objects.
@@ -139,7 +143,7 @@ pub struct PoolUsage {
 impl PoolUsage {
     /// Bytes of all regions.
     pub fn bytes(&self) -> u64 {
-        self.nodes.iter().map(|node| node.bytes).sum()
+        self.nodes.iter().filter(|node| !node.is_removed).map(|node| node.bytes).sum()
     }
 
     /// Bytes of blocks that have an owner or hold objects: all that are not free for any use.
@@ -172,6 +176,9 @@ pub(crate) async fn usage<F: Fabric>(
             address: blocks.fabric().remote_nodes().node_address(node),
             blocks: table.as_ref().map_or(0, Vec::len) as u64,
             is_absent: table.is_none(),
+            is_removed: blocks.layout().is_removed(node),
+            is_leaving: members.roster.leaving.is_some_and(|(leaving, _)| leaving == node)
+                && !blocks.layout().is_removed(node),
             is_lost: table.is_none() && blocks.fabric().remote_nodes().is_lost(node),
             ..NodeUsage::default()
         };
