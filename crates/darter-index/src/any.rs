@@ -368,6 +368,10 @@ impl<F: Fabric> OrderedIndex<F> for AnyIndex<F> {
         awaiting!(self, index => OrderedIndex::evacuate(index, client, node, from))
     }
 
+    fn evacuates(&self) -> bool {
+        matches!(self, Self::Quiver(_))
+    }
+
     async fn scrub_unreachable(&self, client: &mut Client<F>, reachable: &ReachableSet) -> Result<bool> {
         awaiting!(self, index => OrderedIndex::scrub_unreachable(index, client, reachable))
     }

@@ -4,7 +4,7 @@
 //! Nothing about a drain is stored but the pool's own word for it, so [`drain`] goes on after any
 //! interruption when it is called again, in this process or another.
 
-use crate::ordered::Swept;
+use crate::ordered::{CANNOT_EVACUATE as CANNOT, Swept};
 use crate::{IndexError, OrderedIndex, Result};
 use darter_fabric::Fabric;
 use darter_pool::{Client, PoolError, Removal};
@@ -71,9 +71,10 @@ pub async fn drain<F: Fabric, I: OrderedIndex<F>>(
     let total_bytes = match pool.removal_of(client, node).await? {
         Some(removal) if removal.is_final() => 0,
         leaving => {
+            if !index.evacuates() {
+                return Err(IndexError::Options(CANNOT));
+            }
             let bytes = bytes_on(index, client, node).await?;
-            // Before anything changes, learns whether the index can move its objects.
-            index.evacuate(client, node, &[u8::MAX]).await.map(drop)?;
             if leaving.is_none() {
                 let room = room_besides(client, node).await?;
                 // Pages and blocks are never filled completely.

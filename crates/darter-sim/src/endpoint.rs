@@ -228,7 +228,7 @@ impl RemoteNodes for Sim {
         }
     }
 
-    /// From now on, a verb of this process to the node is a misuse.
+    /// From now on, batches of this process to the node fail, and are counted.
     fn retire_node(&self, node: u8, _expected: &ExpectedNode) -> Result<(), FabricError> {
         let mut world = self.world();
         world.admit(self.process)?;

@@ -10,3 +10,7 @@ pub struct Evacuated {
     /// Their bytes.
     pub bytes: u64,
 }
+
+/// Why an index refuses.
+pub(crate) const CANNOT_EVACUATE: &str = "this index cannot move its objects off a memory node; back the pool up, and \
+     restore it into another pool with `--index quiver`";

@@ -19,6 +19,7 @@ mod sweep;
 mod transaction;
 mod tree;
 
+pub(crate) use evacuate::CANNOT_EVACUATE;
 pub use evacuate::Evacuated;
 pub use report::{CheckReport, EstStats, IndexStats, NodeTypeStats};
 pub use sweep::Swept;
@@ -393,11 +394,13 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         _from: &[u8],
     ) -> impl Future<Output = Result<Evacuated>> + Send {
         async {
-            Err(IndexError::Options(
-                "this index cannot move its objects off a memory node; export the pool, and import it into another \
-                 one with `quiver`",
-            ))
+            Err(IndexError::Options(CANNOT_EVACUATE))
         }
+    }
+
+    /// Whether [`OrderedIndex::evacuate`] is implemented.
+    fn evacuates(&self) -> bool {
+        false
     }
 
     /// Clears hints that point outside `reachable`. Returns whether that may have made more objects

@@ -17,6 +17,8 @@ mod descent;
 mod direct;
 mod diverge;
 mod evacuate;
+#[cfg(test)]
+mod evacuations;
 mod finish;
 mod fold;
 mod hint;
@@ -270,6 +272,10 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
 
     async fn evacuate(&self, client: &mut Client<F>, node: u8, from: &[u8]) -> Result<Evacuated> {
         self.evacuate_from(client, node, from).await
+    }
+
+    fn evacuates(&self) -> bool {
+        true
     }
 
     async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats> {
