@@ -3,8 +3,10 @@
 
 use super::{Quiver, QuiverOptions};
 use crate::drain::{DrainProgress, Drained, drain};
-use crate::fixtures::{LEASE_MS, Unscheduled, advance, alone, finish, process_on, writes};
-use crate::{Access, Commit, Condition, OrderedIndex, ScanRange, Write};
+use crate::fixtures::{
+    LEASE_MS, Unscheduled, advance, alone, each_pair_of_stops, finish, process_on, writes,
+};
+use crate::{Access, Commit, Condition, OrderedIndex, ScanRange, TreeView, Write};
 use darter_fabric::block_on;
 use darter_pool::{Client, Pool};
 use darter_sim::{Event, Executor, Sim, WordOrder};
@@ -26,7 +28,7 @@ fn value(number: usize) -> Vec<u8> {
 }
 
 fn key(number: usize) -> Vec<u8> {
-    let stem = ["pear/", "a-long-prefix-that-all-of-these-keys-share/", ""][number % 3];
+    let stem = ["pear/", "a-long-prefix-that-all-of-these-keys-share/", ""][number / 3 % 3];
     format!("{stem}{:03}", number * 37 % 1000).into_bytes()
 }
 
@@ -113,10 +115,8 @@ fn a_drain_can_be_cancelled_until_the_node_is_removed() {
     let sim = Sim::new(3, 8 << 20);
     let (pool, quiver) = loaded(&sim, 60, true);
     let mut client = pool.client().unwrap();
-    let mut calls = 0;
-    let mut some = |_: &DrainProgress| {
-        calls += 1;
-        if calls < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    let mut some = |progress: &DrainProgress| {
+        if progress.objects == 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
     let drained = block_on(drain(&quiver, &mut client, 2, &mut some)).unwrap();
     assert!(!drained.is_removed && drained.objects > 0, "{drained:?}");
@@ -150,18 +150,18 @@ fn a_drain_without_room_changes_nothing() {
     assert_eq!(block_on(pool.removal_of(&mut client, 1)).unwrap(), None);
 }
 
-/// Operations for which a mover must not matter, each with the value of key 1 afterwards.
+/// Operations for which a mover must not matter, on a pair whose leaf is to be moved.
 const OPERATIONS: [&str; 6] = ["overwrite", "insert", "delete", "modify", "commit", "rebuild"];
 
-async fn operate(quiver: &Quiver<Sim>, client: &mut Client<Sim>, name: &str) {
-    let own = key(1);
+async fn operate(quiver: &Quiver<Sim>, client: &mut Client<Sim>, (name, own): (&str, usize)) {
+    let (own, before_it) = (key(own), value(own));
     match name {
         "overwrite" => drop(quiver.put(client, &own, b"new", Condition::Always).await.unwrap()),
         "insert" => drop(quiver.put(client, b"pear/new", b"new", Condition::Absent).await.unwrap()),
         "delete" => assert!(quiver.delete(client, &own).await.unwrap()),
         "modify" => {
             let changed = quiver.modify(client, &own, |before, after| {
-                assert_eq!(before, Some(&value(1)[..]));
+                assert_eq!(before, Some(&before_it[..]));
                 after.extend_from_slice(b"new");
                 crate::Decision::Put
             });
@@ -190,13 +190,13 @@ async fn operate(quiver: &Quiver<Sim>, client: &mut Client<Sim>, name: &str) {
     }
 }
 
-fn assert_operated(quiver: &Quiver<Sim>, client: &mut Client<Sim>, name: &str) {
+fn assert_operated(quiver: &Quiver<Sim>, client: &mut Client<Sim>, (name, own): (&str, usize)) {
     let mut expected: BTreeMap<Vec<u8>, Vec<u8>> = (0..PAIRS).map(|number| (key(number), value(number))).collect();
     match name {
         "insert" => drop(expected.insert(b"pear/new".to_vec(), b"new".to_vec())),
-        "delete" => drop(expected.remove(&key(1))),
+        "delete" => drop(expected.remove(&key(own))),
         "rebuild" => expected.extend(b"abcdef".map(|last| ([&b"pear/"[..], &[last]].concat(), b"new".to_vec()))),
-        _ => drop(expected.insert(key(1), b"new".to_vec())),
+        _ => drop(expected.insert(key(own), b"new".to_vec())),
     }
     let found = block_on(quiver.scan(client, &ScanRange::all(), usize::MAX)).unwrap();
     assert_eq!(found, expected.into_iter().collect::<Vec<_>>(), "{name}");
@@ -209,6 +209,14 @@ struct Leaving {
     sim: Sim,
     pools: [Pool<Sim>; 2],
     quivers: [Quiver<Sim>; 2],
+    /// The number of a pair whose leaf is on the node.
+    own: usize,
+}
+
+/// The keys whose leaves are on a node.
+fn keys_on(view: &TreeView, node: u8) -> Vec<Vec<u8>> {
+    let own = (view.label == "leaf" && view.addr.node() == node).then(|| view.prefix.clone());
+    own.into_iter().chain(view.children.iter().flat_map(|(_, child)| keys_on(child, node))).collect()
 }
 
 const NODE: u8 = 1;
@@ -219,7 +227,11 @@ impl Leaving {
         let (pool, quiver) = loaded(&sim, PAIRS, false);
         let other = block_on(Pool::open(sim.process(1))).unwrap();
         let opened = block_on(Quiver::open(&mut other.client().unwrap(), options(false))).unwrap();
-        let this = Self { sim, pools: [pool, other], quivers: [quiver, opened] };
+        let view = block_on(quiver.tree(&mut pool.client().unwrap(), b"", 64, 257)).unwrap();
+        let keys = keys_on(&view, NODE);
+        let own = (0..PAIRS).find(|&number| value(number).len() == 300 && keys.contains(&key(number)));
+        let own = own.unwrap_or_else(|| panic!("these leaves are on the node: {keys:?}"));
+        let this = Self { sim, pools: [pool, other], quivers: [quiver, opened], own };
         let mut client = this.pools[0].client().unwrap();
         let report = block_on(this.quivers[0].check(&mut client)).unwrap();
         let on = |node: u8| report.reachable.iter().filter(|(addr, _)| addr.node() == node).count();
@@ -261,13 +273,13 @@ fn stop_at_every_write(name: &str, stops_mover: bool, dies: bool) {
             if dies {
                 executor.kill(0);
             }
-            alone(&leaving.pools[1], operate(working, &mut clients, name));
+            alone(&leaving.pools[1], operate(working, &mut clients, (name, leaving.own)));
             if !dies {
                 finish(&mut executor, task);
             }
             has_ended
         } else {
-            let task = executor.spawn(1, operate(working, &mut clients, name));
+            let task = executor.spawn(1, operate(working, &mut clients, (name, leaving.own)));
             let has_ended = advance(&mut executor, task, writes_done, writes);
             alone(&leaving.pools[0], evacuate(moving, &mut movers));
             finish(&mut executor, task);
@@ -286,7 +298,7 @@ fn stop_at_every_write(name: &str, stops_mover: bool, dies: bool) {
         }
         let context = format!("{name}, after {writes_done} writes");
         assert_eq!(leaving.sim.misuse(), None, "{context}");
-        assert_operated(working, &mut client, name);
+        assert_operated(working, &mut client, (name, leaving.own));
         assert_left(working, &mut client, NODE);
         if has_ended {
             assert!(writes_done > 1, "{context}");
@@ -307,6 +319,31 @@ fn a_mover_is_stopped_anywhere_while_a_client_works() {
     for name in OPERATIONS {
         stop_at_every_write(name, true, false);
     }
+}
+
+/// A put is stopped after each of its writes, at each write of a mover: also when its page has been
+/// moved, and its leaf has not.
+#[test]
+fn a_put_is_stopped_anywhere_at_each_write_of_a_mover() {
+    each_pair_of_stops(|[mover_writes, client_writes]| {
+        let leaving = Leaving::new();
+        let _at_the_end = Unscheduled(leaving.sim.clone());
+        let [mut movers, mut clients] = leaving.pools.each_ref().map(|pool| pool.client().unwrap());
+        let [moving, working] = &leaving.quivers;
+        let mut executor = Executor::new(&leaving.sim);
+        let mover = executor.spawn(0, evacuate(moving, &mut movers));
+        let is_mover_over = advance(&mut executor, mover, mover_writes, writes);
+        let client = executor.spawn(1, operate(working, &mut clients, ("overwrite", leaving.own)));
+        let is_client_over = advance(&mut executor, client, client_writes, writes);
+        finish(&mut executor, mover);
+        finish(&mut executor, client);
+        drop(executor);
+        leaving.sim.schedule(false);
+        let mut client = leaving.pools[1].client().unwrap();
+        assert_eq!(leaving.sim.misuse(), None);
+        assert_operated(working, &mut client, ("overwrite", leaving.own));
+        [is_mover_over, is_client_over]
+    });
 }
 
 #[test]
