@@ -34,7 +34,7 @@ pub trait RemoteNodes {
         Err(FabricError::Unreachable { node })
     }
 
-    /// Treats a node as one that has left the pool: verbs to it fail, and it is not contacted again.
+    /// From now on the node has left the pool: verbs to it fail, and it is not contacted again.
     /// Adds it if it is the next one.
     ///
     /// # Errors

@@ -10,6 +10,10 @@ use darter_fabric::Fabric;
 use darter_pool::{Client, PoolError, Removal};
 use std::ops::ControlFlow;
 
+/// Walks that find violations before a drain fails: a walk may meet a change halfway.
+const WALKS_MAX: usize = 20;
+const DAMAGED: &str = "the index is damaged, so that not all objects on the memory node may be found; see `darter check`";
+
 /// What a drain is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -88,7 +92,7 @@ pub async fn drain<F: Fabric, I: OrderedIndex<F>>(
     let removal = pool.begin_removal(client, node).await?;
     let progress =
         DrainProgress { stage: DrainStage::Members(Vec::new()), objects: 0, bytes: 0, total_bytes };
-    let mut drain = Drain { index, watch, progress };
+    let mut drain = Drain { index, watch, progress, refusals: 0 };
     let mut drained = Drained::default();
     if drain.run(client, removal).await?.is_continue() {
         (drained.is_removed, drained.behind) = (true, pool.await_removal(client).await?);
@@ -99,11 +103,16 @@ pub async fn drain<F: Fabric, I: OrderedIndex<F>>(
 
 /// Bytes of the objects that the index reaches on a node.
 async fn bytes_on<F: Fabric, I: OrderedIndex<F>>(index: &I, client: &mut Client<F>, node: u8) -> Result<u64> {
-    let walked = index.check(client).await?;
+    let mut walked = index.check(client).await?;
+    for _ in 0..WALKS_MAX {
+        if walked.violations.is_empty() {
+            break;
+        }
+        client.pause().await;
+        walked = index.check(client).await?;
+    }
     if !walked.violations.is_empty() {
-        return Err(IndexError::Options(
-            "the index is damaged, so that not all objects on the memory node may be found; see `darter check`",
-        ));
+        return Err(IndexError::Options(DAMAGED));
     }
     let on_node = walked.reachable.iter().filter(|(addr, _)| addr.node() == node);
     Ok(on_node.map(|(_, bytes)| bytes).sum())
@@ -122,6 +131,8 @@ struct Drain<'a, I> {
     index: &'a I,
     watch: &'a mut (dyn FnMut(&DrainProgress) -> ControlFlow<()> + Send),
     progress: DrainProgress,
+    /// Sweeps since the last one that was not refused.
+    refusals: usize,
 }
 
 impl<I> Drain<'_, I> {
@@ -210,12 +221,9 @@ impl<I> Drain<'_, I> {
             return Ok(ControlFlow::Break(()));
         }
         match self.index.sweep_dead(client).await? {
-            Swept::Refused(_) => {
-                return Err(IndexError::Options(
-                    "the index is damaged, so that not all objects on the memory node may be found; see `darter check`",
-                ));
-            }
-            Swept::Done(_) => {}
+            Swept::Refused(_) if self.refusals >= WALKS_MAX => return Err(IndexError::Options(DAMAGED)),
+            Swept::Refused(_) => self.refusals += 1,
+            Swept::Done(_) => self.refusals = 0,
         }
         let left = pool.blocks_left(client, removal).await?;
         if left > 0 {

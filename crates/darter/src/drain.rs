@@ -60,7 +60,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// Fails if the node holds nothing any more and is being removed, or if the pool fails.
+    /// Fails if the node is empty and is being removed, or if the pool fails.
     pub fn cancel_drain(&self, node: u8) -> Result<bool, Error> {
         block_on(async {
             let link = &mut Link::open(self.membership())?;

@@ -382,7 +382,7 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
 
     /// Moves objects off a memory node on which no new ones are placed any longer
     /// ([`darter_pool::Pool::begin_removal`]): one step, from the first key that is `from` or
-    /// greater. Other clients may work meanwhile; objects that they replace during the step may stay.
+    /// greater. Other clients may work during the step; objects that they replace may stay.
     ///
     /// # Errors
     /// [`IndexError::Options`] if this index cannot do that; those of the fabric; out of space. What

@@ -40,9 +40,9 @@ struct Leaving {
     class: u8,
 }
 
-/// What a look at a node showed.
+/// The result of one turn of a step.
 enum Turn {
-    /// Something was replaced: look again.
+    /// Something was replaced: another turn is needed.
     Again,
     /// Nothing is left up to this key.
     Next(Option<Vec<u8>>),
@@ -224,7 +224,7 @@ impl<F: Fabric> Operation<'_, F> {
             let words = done.words(read);
             let pair = leaf::parse(one.leaf, words)?;
             let mut image = leaf::image_of(words, pair.key.len(), pair.value.len()).to_vec();
-            // The copy is no put: a put that finds it must not take itself for overwritten.
+            // The copy is not a put: a put that finds it must not count as overwritten.
             leaf::mark_replacement(&mut image, false);
             images.push(image);
         }
@@ -257,7 +257,6 @@ impl<F: Fabric> Operation<'_, F> {
         self.client.recycle(done);
         for ((one, copy), is_swapped) in leaves.iter().zip(copies).zip(are_swapped) {
             if is_swapped {
-                note(situations::LEAF_MOVED);
                 moved.objects += 1;
                 moved.bytes += class_bytes(one.class);
                 self.retire_leaf((one.leaf, one.class));

@@ -1,5 +1,5 @@
 //! Tests of drains: alone, against a client that is stopped anywhere, of a mover that dies anywhere,
-//! and beside a client that works.
+//! and with a client that works.
 
 use super::{Quiver, QuiverOptions};
 use crate::drain::{DrainProgress, Drained, drain};
@@ -22,7 +22,7 @@ fn options(remembers: bool) -> QuiverOptions {
 /// Calls of `watch` after which a drain of a pool at rest must be over.
 const CALLS_MAX: usize = 10_000;
 
-/// A value that is stored in its page, one that is not, and one that fills a run of pages.
+/// A value of one of three lengths: it is stored in its page, in a leaf, or in a run of pages.
 fn value(number: usize) -> Vec<u8> {
     vec![number as u8; [8, 300, 40_000][usize::from(number % 3 == 1) + usize::from(number % 97 == 1)]]
 }
@@ -150,7 +150,7 @@ fn a_drain_without_room_changes_nothing() {
     assert_eq!(block_on(pool.removal_of(&mut client, 1)).unwrap(), None);
 }
 
-/// Operations for which a mover must not matter, on a pair whose leaf is to be moved.
+/// Operations for which a mover must not matter, on a pair whose leaf is on the node.
 const OPERATIONS: [&str; 6] = ["overwrite", "insert", "delete", "modify", "commit", "rebuild"];
 
 async fn operate(quiver: &Quiver<Sim>, client: &mut Client<Sim>, (name, own): (&str, usize)) {

@@ -32,8 +32,6 @@ crate::situations! {
     NODE_MOVED = "NodeMoved";
     /// A page was.
     PAGE_MOVED = "PageMoved";
-    /// A leaf was.
-    LEAF_MOVED = "LeafMoved";
     /// A key left a compressed path.
     DIVERGED = "Diverged";
     /// A page was read that is no longer responsible for the key.

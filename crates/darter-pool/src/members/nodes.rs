@@ -110,7 +110,7 @@ pub(super) async fn mark_removed<E: Endpoint>(endpoint: &mut E, node: u8) -> Res
     Err(NO_ADDRESS)
 }
 
-/// Makes the fabric and the layout use the nodes as a roster says: those that are laid out.
+/// Makes the fabric and the layout use the nodes as a roster says, if they are laid out.
 pub(crate) async fn apply_roster<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,

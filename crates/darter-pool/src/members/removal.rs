@@ -2,7 +2,7 @@
 //!
 //! 1. The [`Roster`] says that the node is leaving: *Moving*. Members that follow it place nothing
 //!    new there and hand over their blocks on it. Once every live member follows, and the operations
-//!    that had begun before are over, no block of the node is granted any more. A member that joins
+//!    that had begun before are over, blocks of the node are no longer granted. A member that joins
 //!    reads the roster after it went live.
 //! 2. The caller moves what the index reaches, and sweeps. What others hold there is freed by its
 //!    owners: unlinked objects by their limbo, blocks of dead members by the sweep.
@@ -10,7 +10,7 @@
 //!    member follows, and the operations that had begun before are over, no verb goes to the node
 //!    but those of upkeep.
 //! 4. All words of the node's block table are free. This is stable, since no block is granted.
-//!    *Gone*: the node is not part of the pool any more. Its magic word is cleared, its line becomes
+//!    *Gone*: the node has left the pool. Its magic word is cleared, its line becomes
 //!    REMOVED, and the roster says that no node is leaving.
 //!
 //! All steps are single CASes, or can be repeated. So a process that dies leaves a pool that works,
