@@ -63,11 +63,7 @@ impl DrainCommand {
         let drained = store.drain_node(node, &mut |progress| watch.step(progress));
         watch.bar.finish_and_clear();
         let drained = drained?;
-        let moved = format!(
-            "{} moved ({})",
-            counted(drained.objects, "object"),
-            bytes_text(drained.bytes)
-        );
+        let moved = format!("{} moved ({})", counted(drained.objects, "object"), bytes_text(drained.bytes));
         if !drained.is_removed {
             return Err(Failure::Interrupted(format!(
                 "interrupted: {moved}; memory node {node} stays leaving; run the command again to go on, or \
@@ -115,7 +111,10 @@ impl Watch {
                 numbers(behind)
             )),
             DrainStage::Blocks(left) => {
-                self.report(format_args!("waiting for objects in {} that are about to be freed", counted(*left, "block")));
+                self.report(format_args!(
+                    "waiting for objects in {} that are about to be freed",
+                    counted(*left, "block")
+                ));
             }
             _ => {}
         }

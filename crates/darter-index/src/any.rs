@@ -7,8 +7,8 @@
 use crate::dart::{self, Dart, DartOptions, SearchSamples};
 use crate::dyn_index::DynIndex;
 use crate::ordered::{
-    Access, CheckReport, Commit, Condition, Decide, Decision, Evacuated, IndexStats, KeyValue, OrderedIndex, PutOutcome,
-    ScanRange, Swept, TreeView, Versioned, Visit,
+    Access, CheckReport, Commit, Condition, Decide, Decision, Evacuated, IndexStats, KeyValue, OrderedIndex,
+    PutOutcome, ScanRange, Swept, TreeView, Versioned, Visit,
 };
 use crate::quiver::{self, Quiver, QuiverOptions};
 use crate::radix::prefix_list::AdjustReport;

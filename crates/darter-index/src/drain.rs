@@ -12,7 +12,8 @@ use std::ops::ControlFlow;
 
 /// Walks that find violations before a drain fails: a walk may meet a change halfway.
 const WALKS_MAX: usize = 20;
-const DAMAGED: &str = "the index is damaged, so that not all objects on the memory node may be found; see `darter check`";
+const DAMAGED: &str =
+    "the index is damaged, so that not all objects on the memory node may be found; see `darter check`";
 
 /// What a drain is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use super::memory::{Misuse, Snapshot};
 use super::world::{Life, World, holder_number};
 use super::{Medium, Relaxations, Side};
 use darter_fabric::{
-    Batch, CALL_WORDS_MAX, CallFault, Calling, Capabilities, ClientObserver, Durability, Endpoint, Fabric,
-    FabricError, FenceOutcome, GlobalAddr, Identity, Membership, MemoryObserver, ObjectState, Orphans,
-    ExpectedNode, Procedures, RemoteNodes, RemoteProcedures, Suspect, verify_request,
+    Batch, CALL_WORDS_MAX, CallFault, Calling, Capabilities, ClientObserver, Durability, Endpoint,
+    ExpectedNode, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Membership, MemoryObserver,
+    ObjectState, Orphans, Procedures, RemoteNodes, RemoteProcedures, Suspect, verify_request,
 };
 use std::future::Future;
 use std::pin::Pin;

@@ -64,11 +64,7 @@ impl Store {
     pub fn cancel_drain(&self, node: u8) -> Result<bool, Error> {
         block_on(async {
             let link = &mut Link::open(self.membership())?;
-            attempted!(
-                link,
-                Repeat::Always,
-                link.open.pool.cancel_removal(&mut link.client, node).await
-            )
+            attempted!(link, Repeat::Always, link.open.pool.cancel_removal(&mut link.client, node).await)
         })
     }
 }

@@ -83,7 +83,11 @@ fn memory_nodes_leave_a_pool_that_is_in_use() {
             round - 1
         });
         let drained = pool(&["drain", "1"], &url);
-        assert!(drained.status.success() && said(&drained).contains("has left the pool"), "{}", said(&drained));
+        assert!(
+            drained.status.success() && said(&drained).contains("has left the pool"),
+            "{}",
+            said(&drained)
+        );
         // The program that had it open needs it no longer.
         nodes[1].child.kill().unwrap();
         let drained = pool(&["drain", "2"], &url);
@@ -97,7 +101,11 @@ fn memory_nodes_leave_a_pool_that_is_in_use() {
     let status = pool(&["status"], &url);
     assert_eq!(said(&status).matches("has left").count(), 2, "{}", said(&status));
     let again = pool(&["drain", "2"], &url);
-    assert!(again.status.code() == Some(1) && said(&again).contains("has left the pool already"), "{}", said(&again));
+    assert!(
+        again.status.code() == Some(1) && said(&again).contains("has left the pool already"),
+        "{}",
+        said(&again)
+    );
     // Its number is not used again.
     let added = pool(&["add-node", &nodes[2].address], &url);
     assert!(added.status.success() && said(&added).contains("as memory node 3"), "{}", said(&added));
@@ -132,7 +140,11 @@ fn a_drain_goes_on_after_it_was_killed() {
         assert!(is_leaving());
         if is_cancelled {
             let cancelled = pool(&["drain", "--cancel", "1"], &url);
-            assert!(cancelled.status.success() && said(&cancelled).contains("in use again"), "{}", said(&cancelled));
+            assert!(
+                cancelled.status.success() && said(&cancelled).contains("in use again"),
+                "{}",
+                said(&cancelled)
+            );
             assert!(!is_leaving());
             let cancelled = pool(&["drain", "--cancel", "1"], &url);
             assert!(cancelled.status.code() == Some(1) && said(&cancelled).contains("is not leaving"));
@@ -149,9 +161,11 @@ fn a_drain_goes_on_after_it_was_killed() {
 fn what_cannot_be_drained_is_refused() {
     let (_nodes, url) = start(2);
     assert!(pool(&["create", "--index", "dart"], &url).status.success());
-    for (node, why) in
-        [("0", "memory node 0 cannot leave"), ("2", "no memory node of this number"), ("1", "this index cannot move")]
-    {
+    for (node, why) in [
+        ("0", "memory node 0 cannot leave"),
+        ("2", "no memory node of this number"),
+        ("1", "this index cannot move"),
+    ] {
         let refused = pool(&["drain", node], &url);
         assert!(refused.status.code() == Some(1) && said(&refused).contains(why), "{}", said(&refused));
     }

@@ -341,9 +341,7 @@ impl Fabric for Tcp {
         let is_by_processor = session.adapter.is_none();
         let is_durable = is_by_processor
             && (session.options.must_be_durable
-                || session
-                    .nodes_in_use()
-                    .all(|node| session.node(node).is_some_and(|node| node.is_durable)));
+                || session.nodes_in_use().all(|node| session.node(node).is_some_and(|node| node.is_durable)));
         let nodes = session.nodes_in_use().filter_map(|node| session.node(node));
         let (mut has_group, mut patience) = (false, Duration::ZERO);
         for node in nodes {

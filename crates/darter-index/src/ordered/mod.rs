@@ -393,9 +393,7 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         _node: u8,
         _from: &[u8],
     ) -> impl Future<Output = Result<Evacuated>> + Send {
-        async {
-            Err(IndexError::Options(CANNOT_EVACUATE))
-        }
+        async { Err(IndexError::Options(CANNOT_EVACUATE)) }
     }
 
     /// Whether [`OrderedIndex::evacuate`] is implemented.

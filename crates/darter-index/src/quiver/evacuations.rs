@@ -176,7 +176,9 @@ async fn operate(quiver: &Quiver<Sim>, client: &mut Client<Sim>, (name, own): (&
                 write: Some(Write::Put(b"new")),
             };
             for attempt in 0.. {
-                if let Commit::Done = quiver.commit(client, std::slice::from_ref(&access), attempt).await.unwrap() {
+                if let Commit::Done =
+                    quiver.commit(client, std::slice::from_ref(&access), attempt).await.unwrap()
+                {
                     break;
                 }
             }
@@ -191,11 +193,14 @@ async fn operate(quiver: &Quiver<Sim>, client: &mut Client<Sim>, (name, own): (&
 }
 
 fn assert_operated(quiver: &Quiver<Sim>, client: &mut Client<Sim>, (name, own): (&str, usize)) {
-    let mut expected: BTreeMap<Vec<u8>, Vec<u8>> = (0..PAIRS).map(|number| (key(number), value(number))).collect();
+    let mut expected: BTreeMap<Vec<u8>, Vec<u8>> =
+        (0..PAIRS).map(|number| (key(number), value(number))).collect();
     match name {
         "insert" => drop(expected.insert(b"pear/new".to_vec(), b"new".to_vec())),
         "delete" => drop(expected.remove(&key(own))),
-        "rebuild" => expected.extend(b"abcdef".map(|last| ([&b"pear/"[..], &[last]].concat(), b"new".to_vec()))),
+        "rebuild" => {
+            expected.extend(b"abcdef".map(|last| ([&b"pear/"[..], &[last]].concat(), b"new".to_vec())))
+        }
         _ => drop(expected.insert(key(own), b"new".to_vec())),
     }
     let found = block_on(quiver.scan(client, &ScanRange::all(), usize::MAX)).unwrap();

@@ -61,8 +61,8 @@ pub use situations::quiver_situations;
 use crate::mark;
 use crate::radix::prefix_hash::HashKeys;
 use crate::{
-    Access, CheckReport, Commit, Condition, Decide, Decision, Evacuated, IndexError, IndexStats, KeyValue, OrderedIndex,
-    PutOutcome, Result, ScanRange, Versioned, Visit,
+    Access, CheckReport, Commit, Condition, Decide, Decision, Evacuated, IndexError, IndexStats, KeyValue,
+    OrderedIndex, PutOutcome, Result, ScanRange, Versioned, Visit,
 };
 use arc_swap::ArcSwap;
 use cache::Cache;

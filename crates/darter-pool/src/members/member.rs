@@ -159,7 +159,8 @@ pub(crate) async fn read_table<E: Endpoint>(
         let done = submit(endpoint, batch).await?;
         let (epoch, used, nodes) = (done.words(head)[0], done.words(count)[0], done.words(head)[2]);
         let snapshot = done.words(head)[3];
-        let (Some(roster), true) = (Roster::parse(nodes), used <= u64::from(MEMBERS) && epoch < EPOCH_LIMIT) else {
+        let (Some(roster), true) = (Roster::parse(nodes), used <= u64::from(MEMBERS) && epoch < EPOCH_LIMIT)
+        else {
             return Err(PoolError::Damaged { node: 0, what: "its epoch line holds invalid numbers" });
         };
         if used <= u64::from(expected) {

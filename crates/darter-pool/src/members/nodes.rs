@@ -48,8 +48,7 @@ const REMOVED: u64 = READY | 1 << 62;
 /// The word with the id of a node's memory.
 const ID: usize = LINE_WORDS - 1;
 
-const NO_ADDRESS: PoolError =
-    PoolError::Damaged { node: 0, what: "its directory has no address for a node" };
+const NO_ADDRESS: PoolError = PoolError::Damaged { node: 0, what: "its directory has no address for a node" };
 
 fn line_addr(node: u8) -> GlobalAddr {
     GlobalAddr::new(0, DIRECTORY_AT + u64::from(node) * NODE_LINE_BYTES)

@@ -129,7 +129,9 @@ impl Members {
         if roster.replace(endpoint, next).await? == next {
             return Ok(next);
         }
-        Err(PoolError::Options("another process has cancelled the removal of the memory node, or completed it"))
+        Err(PoolError::Options(
+            "another process has cancelled the removal of the memory node, or completed it",
+        ))
     }
 
     /// Returns the number of a node's blocks that are not free.

@@ -67,9 +67,9 @@ impl Roster {
 
     /// The word.
     pub(crate) fn word(self) -> u64 {
-        let leaving = self.leaving.map_or(0, |(node, stage)| {
-            u64::from(node) << LEAVING_AT | (stage as u64) << STAGE_AT
-        });
+        let leaving = self
+            .leaving
+            .map_or(0, |(node, stage)| u64::from(node) << LEAVING_AT | (stage as u64) << STAGE_AT);
         u64::from(self.count) | leaving | u64::from(self.changes) << CHANGES_AT
     }
 
@@ -124,7 +124,9 @@ mod tests {
         }
         // A pool of the format's first programs has a count alone.
         assert_eq!(Roster::parse(5), Some(Roster { count: 5, leaving: None, changes: 0 }));
-        for word in [0, 3 | 3 << LEAVING_AT | 1 << STAGE_AT, 3 | 1 << LEAVING_AT, 3 | 1 << STAGE_AT, 3 | 1 << 20] {
+        for word in
+            [0, 3 | 3 << LEAVING_AT | 1 << STAGE_AT, 3 | 1 << LEAVING_AT, 3 | 1 << STAGE_AT, 3 | 1 << 20]
+        {
             assert_eq!(Roster::parse(word), None, "{word:#x}");
         }
     }

@@ -222,7 +222,8 @@ pub(crate) async fn read<F: Fabric>(
     endpoint: &mut F::Endpoint,
     node_bytes: &mut [u64],
 ) -> Result<(Superblock, u8), PoolError> {
-    let Some(superblock) = read_or_disown(fabric, endpoint, 0, node_bytes.first().copied().unwrap_or(0)).await?
+    let Some(superblock) =
+        read_or_disown(fabric, endpoint, 0, node_bytes.first().copied().unwrap_or(0)).await?
     else {
         return Err(PoolError::NotAPool { node: 0 });
     };

@@ -284,7 +284,8 @@ impl Reclamation {
             blocks.claim_and_trim(endpoint).await?;
         }
         blocks.return_blocks(endpoint, if is_asked { 0 } else { EMPTY_BLOCKS_KEPT }).await?;
-        let must_close = lock(&self.hand_over).go_on(&self.clients, blocks, (is_asked, is_leaving), table.epoch);
+        let must_close =
+            lock(&self.hand_over).go_on(&self.clients, blocks, (is_asked, is_leaving), table.epoch);
         if must_close {
             blocks.finish_hand_over(endpoint).await?;
         }

@@ -1,10 +1,10 @@
 //! A simulated client. It performs its operations one after another and records each in the history
 //! before it begins and when it ends.
 
+use super::drain::drain_last;
 use super::op::Op;
 use super::recorder::{Identity, Recorder};
 use super::scans::{lie, range, scan_in_windows, verify_scan};
-use super::drain::drain_last;
 use super::snapshot::{begin_change, take_snapshot};
 use super::subject::Subject;
 use super::transaction::transact;
