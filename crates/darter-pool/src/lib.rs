@@ -62,4 +62,4 @@ pub use pool::{Pool, SnapshotsHeldBack};
 pub use reclaim::{Extension, Leftovers, Room, RoomRequest, SnapshotId, Unlinked};
 pub use region::{HEAD_BYTES, ROOT_WORDS};
 pub use round_trip::{Completed, Swap};
-pub use usage::{BlockHolder, BlockRun, MemberUsage, NodeUsage, PoolUsage};
+pub use usage::{BlockHolder, BlockRun, MemberUsage, NodeStanding, NodeUsage, PoolUsage};

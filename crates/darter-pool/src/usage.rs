@@ -34,6 +34,18 @@ pub struct BlockRun {
     pub blocks: u64,
 }
 
+/// Whether a node belongs to the pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeStanding {
+    /// It does.
+    #[default]
+    InUse,
+    /// It is leaving: no new objects are placed on it.
+    Leaving,
+    /// It has left.
+    Removed,
+}
+
 /// One node's blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeUsage {
@@ -50,10 +62,8 @@ pub struct NodeUsage {
     pub is_absent: bool,
     /// It is absent because it was restarted without its contents, which are lost.
     pub is_lost: bool,
-    /// It has left the pool (`darter pool drain`): it holds nothing, and is not contacted.
-    pub is_removed: bool,
-    /// No new objects are placed on it, because it is leaving the pool.
-    pub is_leaving: bool,
+    /// Whether it is leaving the pool, or has left.
+    pub standing: NodeStanding,
     /// Number of blocks.
     pub blocks: u64,
     /// Blocks without an owner and without objects.
@@ -77,6 +87,16 @@ pub struct NodeUsage {
 }
 
 impl NodeUsage {
+    /// Whether no new objects are placed on it, because it is leaving the pool.
+    pub fn is_leaving(&self) -> bool {
+        self.standing == NodeStanding::Leaving
+    }
+
+    /// Whether it has left the pool: it holds nothing, and is not contacted.
+    pub fn is_removed(&self) -> bool {
+        self.standing == NodeStanding::Removed
+    }
+
     /// Counts the next block.
     fn add(&mut self, holder: BlockHolder, kind: Option<AllocKind>, me: MemberId) {
         *match holder {
@@ -143,7 +163,7 @@ pub struct PoolUsage {
 impl PoolUsage {
     /// Bytes of all regions.
     pub fn bytes(&self) -> u64 {
-        self.nodes.iter().filter(|node| !node.is_removed).map(|node| node.bytes).sum()
+        self.nodes.iter().filter(|node| !node.is_removed()).map(|node| node.bytes).sum()
     }
 
     /// Bytes of blocks that have an owner or hold objects: all that are not free for any use.
@@ -176,9 +196,11 @@ pub(crate) async fn usage<F: Fabric>(
             address: blocks.fabric().remote_nodes().node_address(node),
             blocks: table.as_ref().map_or(0, Vec::len) as u64,
             is_absent: table.is_none(),
-            is_removed: blocks.layout().is_removed(node),
-            is_leaving: members.roster.leaving.is_some_and(|(leaving, _)| leaving == node)
-                && !blocks.layout().is_removed(node),
+            standing: match members.roster.leaving {
+                _ if blocks.layout().is_removed(node) => NodeStanding::Removed,
+                Some((leaving, _)) if leaving == node => NodeStanding::Leaving,
+                _ => NodeStanding::InUse,
+            },
             is_lost: table.is_none() && blocks.fabric().remote_nodes().is_lost(node),
             ..NodeUsage::default()
         };

@@ -126,7 +126,7 @@ fn a_drain_goes_on_after_it_was_killed() {
     for number in 0..KEYS {
         store.put(key(number), value(number, 0)).unwrap();
     }
-    let is_leaving = || store.usage().unwrap().nodes[1].is_leaving;
+    let is_leaving = || store.usage().unwrap().nodes[1].is_leaving();
     for is_cancelled in [false, true] {
         let mut command = Command::new(crate::PROGRAM);
         command.args(["pool", "drain", "1", "--rate", "1", "--pool", &url]);

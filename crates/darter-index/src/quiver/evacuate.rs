@@ -234,7 +234,9 @@ impl<F: Fabric> Operation<'_, F> {
             match self.client.alloc(page.addr.node(), class_bytes(one.class), AllocKind::Leaf).await {
                 Ok(copy) => copies.push((copy, one.class)),
                 Err(error) => {
-                    copies.into_iter().for_each(|copy| self.give_leaf_back(copy));
+                    for copy in copies {
+                        self.give_leaf_back(copy);
+                    }
                     return Err(error.into());
                 }
             }

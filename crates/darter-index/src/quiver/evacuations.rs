@@ -84,7 +84,7 @@ fn a_drained_node_holds_nothing_and_no_process_needs_it() {
         assert!(drained.is_removed && drained.objects > 30 && drained.behind.is_empty(), "{drained:?}");
         assert_left(&quiver, &mut client, node);
         let usage = block_on(pool.usage(&mut client)).unwrap();
-        assert_eq!(usage.nodes.iter().filter(|node| !node.is_removed).count(), left);
+        assert_eq!(usage.nodes.iter().filter(|node| !node.is_removed()).count(), left);
         assert_eq!(pool.homes().len(), left);
         assert_holds(&quiver, &mut client, PAIRS);
         // A process that opens the pool now never contacts the node.
@@ -199,7 +199,7 @@ fn assert_operated(quiver: &Quiver<Sim>, client: &mut Client<Sim>, (name, own): 
         "insert" => drop(expected.insert(b"pear/new".to_vec(), b"new".to_vec())),
         "delete" => drop(expected.remove(&key(own))),
         "rebuild" => {
-            expected.extend(b"abcdef".map(|last| ([&b"pear/"[..], &[last]].concat(), b"new".to_vec())))
+            expected.extend(b"abcdef".map(|last| ([&b"pear/"[..], &[last]].concat(), b"new".to_vec())));
         }
         _ => drop(expected.insert(key(own), b"new".to_vec())),
     }

@@ -25,9 +25,10 @@
 //! with its bitmap. `region` describes the memory before the blocks.
 
 use darter_fabric::GlobalAddr;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::node_use::{ForgottenNodes, NodeUse, NodeUses};
 use super::size_class::{CLASSES, class_align, class_bytes, class_of};
 use crate::error::PoolError;
 use crate::region::TABLE_AT;
@@ -144,48 +145,18 @@ pub(crate) struct NodeLayout {
     pub blocks_at: u64,
 }
 
-/// How a process uses a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum NodeUse {
-    /// For everything.
-    Whole = 0,
-    /// No new objects are placed on it.
-    Leaving = 1,
-    /// What is remembered of it is not used either.
-    Forgotten = 2,
-    /// Not at all: it has left the pool.
-    Removed = 3,
-}
-
 /// The nodes' layouts. Nodes may be added while other threads read. Numbers are never used again.
 #[derive(Debug)]
 struct Nodes {
     layouts: Box<[OnceLock<NodeLayout>]>,
-    /// The [`NodeUse`] of each.
-    uses: Box<[AtomicU8]>,
     known: AtomicUsize,
-}
-
-/// The nodes of which an index must not use what it remembers, because they are leaving the pool or
-/// have left. The set changes while the pool is in use. Objects there may still be reached from
-/// words in the pool.
-#[derive(Clone, Debug, Default)]
-pub struct ForgottenNodes(Option<Arc<Nodes>>);
-
-impl ForgottenNodes {
-    /// Whether a node is one of them.
-    #[inline]
-    pub fn contains(&self, node: u8) -> bool {
-        let Some(Nodes { uses, .. }) = self.0.as_deref() else { return false };
-        let used = uses.get(usize::from(node)).map_or(0, |used| used.load(Ordering::SeqCst));
-        used >= NodeUse::Forgotten as u8
-    }
 }
 
 /// The geometry of a pool. Clones share their nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     nodes: Arc<Nodes>,
+    uses: Arc<NodeUses>,
     pub block_bytes: u64,
     pub page_bytes: u64,
     /// Pages of a block.
@@ -209,13 +180,10 @@ impl Layout {
             shape.filter(|_| !is_run(class as u8))
         };
         let layouts = (0..NODES_MAX).map(|_| OnceLock::new()).collect();
-        let nodes = Arc::new(Nodes {
-            layouts,
-            uses: (0..NODES_MAX).map(|_| AtomicU8::new(0)).collect(),
-            known: AtomicUsize::new(0),
-        });
+        let nodes = Arc::new(Nodes { layouts, known: AtomicUsize::new(0) });
         let layout = Self {
             nodes,
+            uses: Arc::new(NodeUses::new(NODES_MAX)),
             block_bytes,
             page_bytes,
             pages,
@@ -272,31 +240,25 @@ impl Layout {
         self.node(node).filter(|_| !self.is_removed(node)).map_or(0, |node| node.blocks)
     }
 
-    fn use_of(&self, node: u8) -> u8 {
-        self.nodes.uses.get(usize::from(node)).map_or(0, |used| used.load(Ordering::SeqCst))
-    }
-
     /// Changes how this process uses a node.
     pub(crate) fn set_use(&self, node: u8, used: NodeUse) {
-        if let Some(place) = self.nodes.uses.get(usize::from(node)) {
-            place.store(used as u8, Ordering::SeqCst);
-        }
+        self.uses.set(node, used);
     }
 
     /// Whether new objects may be placed on a node.
     #[inline]
     pub(crate) fn accepts(&self, node: u8) -> bool {
-        self.use_of(node) == NodeUse::Whole as u8
-    }
-
-    /// The nodes of which nothing that is remembered may be used.
-    pub(crate) fn forgotten_nodes(&self) -> ForgottenNodes {
-        ForgottenNodes(Some(Arc::clone(&self.nodes)))
+        self.uses.accepts(node)
     }
 
     /// Whether a node has left the pool.
     pub(crate) fn is_removed(&self, node: u8) -> bool {
-        self.use_of(node) == NodeUse::Removed as u8
+        self.uses.is_removed(node)
+    }
+
+    /// The nodes of which nothing that is remembered may be used.
+    pub(crate) fn forgotten_nodes(&self) -> ForgottenNodes {
+        ForgottenNodes(Some(Arc::clone(&self.uses)))
     }
 
     /// The block size for a pool whose smallest node has `node_bytes` bytes: a 64th of it, from 2
