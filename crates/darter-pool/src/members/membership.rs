@@ -32,6 +32,8 @@ pub(crate) struct Members {
     usable: AtomicU8,
     /// The word of the nodes that this process follows.
     followed: AtomicU64,
+    /// Held while the process begins to follow another one.
+    following: Mutex<()>,
     addition: Mutex<Addition>,
     /// Member lines in use, as last read.
     lines: AtomicU32,
@@ -75,6 +77,7 @@ impl Members {
             identity: Mutex::new(Some(registration.identity)),
             usable: AtomicU8::new(registration.usable.min(nodes)),
             followed: AtomicU64::new(registration.roster.word()),
+            following: Mutex::default(),
             addition: Mutex::default(),
             lines: AtomicU32::new(0),
             last_seen: Mutex::default(),
@@ -119,9 +122,18 @@ impl Members {
         Roster::parse(self.followed.load(Ordering::Acquire)).unwrap_or(none)
     }
 
-    /// Notes that this process follows a roster.
-    pub(super) fn follows(&self, roster: Roster) {
-        self.followed.store(roster.word(), Ordering::Release);
+    /// Follows a roster by `apply`, unless another thread has followed a later one.
+    pub(super) fn follow(
+        &self,
+        roster: Roster,
+        apply: impl FnOnce() -> Result<(), PoolError>,
+    ) -> Result<(), PoolError> {
+        let _one_at_a_time = lock(&self.following);
+        if roster.is_after(self.roster()) {
+            apply()?;
+            self.followed.store(roster.word(), Ordering::Release);
+        }
+        Ok(())
     }
 
     /// The addition of a node by this process.

@@ -41,7 +41,7 @@ pub(crate) use member::MemberLine;
 pub use member::members_in_use;
 pub(crate) use member::{MemberTable, is_live, read_table};
 pub(crate) use membership::{Members, News};
-pub(crate) use nodes::{Absent, apply_roster, expect_absent, learn, write_directory};
+pub(crate) use nodes::{Absent, expect_absent, learn, uses_of, write_directory};
 pub(crate) use register::register;
 pub(crate) use roster::{Roster, Stage};
 pub(crate) use superblock::{

@@ -43,8 +43,8 @@ const LINE_WORDS: usize = (NODE_LINE_BYTES / 8) as usize;
 /// Bytes of the longest address.
 const ADDRESS_BYTES_MAX: usize = (LINE_WORDS - 4) * 8;
 const READY: u64 = 1 << 63;
-/// The first word of the line of a node that has left.
-const REMOVED: u64 = READY | 1 << 62;
+/// The first word of the line of a node that has left, many bits away from READY.
+const REMOVED: u64 = READY | 0x6c65_6674 << 16;
 /// The word with the id of a node's memory.
 const ID: usize = LINE_WORDS - 1;
 
@@ -109,13 +109,32 @@ pub(super) async fn mark_removed<E: Endpoint>(endpoint: &mut E, node: u8) -> Res
     Err(NO_ADDRESS)
 }
 
-/// Makes the fabric and the layout use the nodes as a roster says, if they are laid out.
-pub(crate) async fn apply_roster<F: Fabric>(
-    fabric: &F,
-    endpoint: &mut F::Endpoint,
+/// How to use the nodes that are laid out.
+pub(crate) struct Uses(Vec<(u8, NodeUse, ExpectedNode)>);
+
+impl Uses {
+    /// Makes the fabric and the layout use the nodes in this way.
+    pub(crate) fn apply<F: Fabric>(self, fabric: &F, layout: &Layout) -> Result<(), PoolError> {
+        for (node, used, expected) in self.0 {
+            if layout.is_removed(node) {
+                continue;
+            }
+            layout.set_use(node, used);
+            if used == NodeUse::Removed {
+                fabric.remote_nodes().retire_node(node, &expected)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns how a roster says to use the nodes that are laid out.
+pub(crate) async fn uses_of<E: Endpoint>(
+    endpoint: &mut E,
     layout: &Layout,
     roster: Roster,
-) -> Result<(), PoolError> {
+) -> Result<Uses, PoolError> {
+    let mut uses = Vec::new();
     let removed = removed(endpoint, roster.count.min(layout.node_count())).await?;
     for (node, is_removed) in (0..).zip(removed) {
         let leaving = roster.leaving.filter(|(leaving, _)| *leaving == node).map(|(_, stage)| stage);
@@ -126,15 +145,14 @@ pub(crate) async fn apply_roster<F: Fabric>(
             Some(Stage::Empty) => NodeUse::Forgotten,
             Some(Stage::Gone) => NodeUse::Removed,
         };
-        if used == NodeUse::Removed && !layout.is_removed(node) {
-            let expected = look_up(endpoint, node).await?;
-            layout.set_use(node, used);
-            fabric.remote_nodes().retire_node(node, &expected)?;
-        } else if !layout.is_removed(node) {
-            layout.set_use(node, used);
-        }
+        let expected = if used == NodeUse::Removed {
+            look_up(endpoint, node).await?
+        } else {
+            ExpectedNode { address: String::new(), bytes: 0, id: 0 }
+        };
+        uses.push((node, used, expected));
     }
-    Ok(())
+    Ok(Uses(uses))
 }
 
 /// Writes the first lines of a new pool's directory, for the nodes whose addresses the fabric
@@ -285,9 +303,9 @@ impl Members {
             Err(error) => return Err(error),
         }
         self.raise_usable(table.reached_by_all());
-        if table.roster.changes != self.roster().changes {
-            apply_roster(blocks.fabric(), endpoint, layout, table.roster).await?;
-            self.follows(table.roster);
+        if table.roster.is_after(self.roster()) {
+            let uses = uses_of(endpoint, layout, table.roster).await?;
+            self.follow(table.roster, || uses.apply(blocks.fabric(), layout))?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The word that says which memory nodes a pool uses, and which one is leaving it.
 //!
 //! ```text
-//!  63            32 31      18 17   16 15          8 7         0
+//!  63            32 31      20 19   16 15          8 7         0
 //! +----------------+----------+-------+-------------+-----------+
 //! |  changes 32    |    0     | stage |  leaving 8  |  count 8  |
 //! +----------------+----------+-------+-------------+-----------+
@@ -26,17 +26,17 @@ const STAGE_AT: u32 = 16;
 const CHANGES_AT: u32 = 32;
 const COUNT: u64 = 0xff;
 /// Bits that are always 0.
-const UNUSED: u64 = 0xfffc_0000;
+const UNUSED: u64 = 0xfff0_0000;
 
-/// How far a node that is leaving has got.
+/// How far a node that is leaving has got. The numbers differ in two bits at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     /// No new objects are placed on it, and those on it are moved.
-    Moving = 1,
+    Moving = 3,
     /// No object is on it, and no process uses what it remembers of it.
-    Empty = 2,
+    Empty = 5,
     /// It is no longer a node of the pool. This cannot be undone.
-    Gone = 3,
+    Gone = 9,
 }
 
 /// The nodes of a pool, as the word has them.
@@ -54,12 +54,12 @@ impl Roster {
     /// Parses the word; `None` if no program writes it.
     pub(crate) fn parse(word: u64) -> Option<Self> {
         let (count, node) = ((word & COUNT) as u8, (word >> LEAVING_AT) as u8);
-        let leaving = match (node, word >> STAGE_AT & 3) {
+        let leaving = match (node, word >> STAGE_AT & 15) {
             (0, 0) => None,
-            (0, _) | (_, 0) => return None,
-            (node, 1) => Some((node, Stage::Moving)),
-            (node, 2) => Some((node, Stage::Empty)),
-            (node, _) => Some((node, Stage::Gone)),
+            (1.., 3) => Some((node, Stage::Moving)),
+            (1.., 5) => Some((node, Stage::Empty)),
+            (1.., 9) => Some((node, Stage::Gone)),
+            _ => return None,
         };
         let is_valid = count > 0 && word & UNUSED == 0 && node < count;
         is_valid.then_some(Self { count, leaving, changes: (word >> CHANGES_AT) as u32 })
@@ -76,6 +76,11 @@ impl Roster {
     /// The same nodes, with this one leaving.
     pub(crate) fn changed(self, leaving: Option<(u8, Stage)>) -> Self {
         Self { leaving, changes: self.changes.wrapping_add(1), ..self }
+    }
+
+    /// Whether this was read after another one, from which `leaving` has changed.
+    pub(crate) fn is_after(self, other: Self) -> bool {
+        self.changes.wrapping_sub(other.changes).cast_signed() > 0
     }
 
     /// The word in the line of a member that follows this and reaches `nodes` nodes.
@@ -124,9 +129,9 @@ mod tests {
         }
         // A pool of the format's first programs has a count alone.
         assert_eq!(Roster::parse(5), Some(Roster { count: 5, leaving: None, changes: 0 }));
-        for word in
-            [0, 3 | 3 << LEAVING_AT | 1 << STAGE_AT, 3 | 1 << LEAVING_AT, 3 | 1 << STAGE_AT, 3 | 1 << 20]
-        {
+        let stage = (Stage::Moving as u64) << STAGE_AT;
+        let no_node = [3 | 3 << LEAVING_AT | stage, 3 | stage];
+        for word in [0, 3 | 1 << LEAVING_AT, 3 | 1 << 20].into_iter().chain(no_node) {
             assert_eq!(Roster::parse(word), None, "{word:#x}");
         }
     }
