@@ -132,7 +132,7 @@ struct Drain<'a, I> {
     index: &'a I,
     watch: &'a mut (dyn FnMut(&DrainProgress) -> ControlFlow<()> + Send),
     progress: DrainProgress,
-    /// Sweeps since the last one that was not refused.
+    /// Sweeps that were refused since the last other one.
     refusals: usize,
 }
 
