@@ -37,7 +37,9 @@ fn assert_meets_all(summary: &Summary, least: u64) {
         "handovers",
         "joins",
         "pauses",
-        "returns with an old memory",
+        "power failures of all nodes",
+        "returns with a log",
+        "returns with nothing",
     ] {
         let count = summary.met.get(what).copied().unwrap_or(0);
         assert!(count >= least, "{what}: {count}: {:?}", summary.met);
