@@ -264,15 +264,17 @@ impl Shared {
         scrub_rate: u64,
     ) {
         let mut scrubber = Scrubber::default();
-        let mut pause = (scrub_rate > 0).then_some(SCRUB_PAUSE);
+        // Frequent checkpoints must not put it off.
+        let mut next_scrub = (scrub_rate > 0).then(|| Instant::now() + SCRUB_PAUSE);
         loop {
             if let Err(error) = spare() {
                 warn!(%error, "cannot prepare a segment of the log; it will be created when it is needed");
             }
-            let request = match self.wanted(pause) {
+            let request = match self.wanted(next_scrub) {
                 Wanted::Checkpoint(request) => request,
                 Wanted::Nothing => {
-                    pause = Some(self.scrub(&mut scrubber, &mut checkpointer, scrub_rate));
+                    let pause = self.scrub(&mut scrubber, &mut checkpointer, scrub_rate);
+                    next_scrub = Some(Instant::now() + pause);
                     continue;
                 }
                 Wanted::Stop => return,
@@ -280,8 +282,6 @@ impl Shared {
             let (began, position) = (Instant::now(), request.position);
             match checkpointer.run(*request, &mut memory) {
                 Ok(Some(done)) => {
-                    // The log and the image before it are gone.
-                    scrubber = Scrubber::default();
                     self.is_damaged.store(false, Ordering::Release);
                     self.metrics.checkpointed(done.bytes, true);
                     let took = began.elapsed();
@@ -325,9 +325,8 @@ impl Shared {
         Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / rate.max(1)).min(SCRUB_PAUSE)
     }
 
-    /// Waits for a request of a checkpoint, at most for `time` if it is given.
-    fn wanted(&self, time: Option<Duration>) -> Wanted {
-        let end = time.map(|time| Instant::now() + time);
+    /// Waits for a request of a checkpoint, at most until `end` if it is given.
+    fn wanted(&self, end: Option<Instant>) -> Wanted {
         let mut state = self.lock();
         loop {
             if state.is_closed {
