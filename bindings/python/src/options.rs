@@ -47,7 +47,9 @@ fn with(options: StoreOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResult
         "rejoin" => options.rejoin(value.extract()?),
         "accept_new_pool" => options.accept_new_pool(value.extract()?),
         "accept_copy" => options.accept_copy(value.extract()?),
-        "token" => options.tcp(TcpOptions { token: value.extract::<Vec<u8>>()?.into(), ..TcpOptions::default() }),
+        "token" => {
+            options.tcp(TcpOptions { token: value.extract::<Vec<u8>>()?.into(), ..TcpOptions::default() })
+        }
         "token_file" => {
             let token = Secrets::from_file(&value.extract::<PathBuf>()?, "token");
             let token = token.map_err(|error| PyValueError::new_err(error.to_string()))?;
