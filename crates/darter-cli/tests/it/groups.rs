@@ -287,7 +287,7 @@ fn replicas_of_no_group_are_refused() {
     assert!(rdma.status.code() == Some(2) && said(&rdma).contains("no `rdma://`"), "{}", said(&rdma));
 }
 
-/// Returns the directory of the log of a node that is no replica.
+/// Returns the directory of the log of a node that is not a replica.
 fn directory_with_a_log() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let region = darter_memnode::Region::memory(1 << 20).unwrap();
@@ -341,16 +341,7 @@ fn commands_to_a_memory_group_that_is_gone_fail_soon() {
 
 #[test]
 fn up_with_replicas_outlives_one_of_them() {
-    let mut up = Command::new(env!("CARGO_BIN_EXE_darter"))
-        .args(["up", "--memnodes", "2", "--replicas", "2", "--size", "32M", "--log-level", "warn"])
-        .env_remove("DARTER_POOL")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut url = String::new();
-    BufReader::new(up.stdout.take().unwrap()).read_line(&mut url).unwrap();
-    let url = url.trim().to_owned();
+    let (mut up, url) = start_up(&["--memnodes", "2", "--replicas", "2", "--size", "32M"]);
     assert_eq!(url.matches('+').count(), 2, "{url}");
     assert!(darter(&["put", "pear", "green", "--pool", &url]).status.success());
     let store = open(&url, false);
@@ -383,8 +374,13 @@ fn up_with_replicas_outlives_one_of_them() {
 fn up_with_logs(dir: &str) -> (std::process::Child, String) {
     let arguments =
         ["--memnodes", "1", "--replicas", "3", "--size", "16M", "--dir", dir, "--durability", "log"];
+    start_up(&[&["--suspect-after", "0.5"], &arguments[..]].concat())
+}
+
+/// Starts `up` with these arguments. Returns the pool's URL too.
+fn start_up(arguments: &[&str]) -> (std::process::Child, String) {
     let mut up = Command::new(env!("CARGO_BIN_EXE_darter"))
-        .args([&["up", "--suspect-after", "0.5", "--log-level", "warn"], &arguments[..]].concat())
+        .args([&["up", "--log-level", "warn"], arguments].concat())
         .env_remove("DARTER_POOL")
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -425,14 +425,14 @@ impl Group {
         let now = self.clock();
         let is_bootstrap = view.number == 1 && view.members().any(|id| id == self.me);
         let logged = self.disk.as_mut().and_then(Disk::take_restored);
-        let is_logged = logged.is_some();
         let start = match logged {
             Some(logged) => Start::Logged(Box::new(logged)),
             None if is_bootstrap => Start::Bootstrap(Arc::clone(view)),
             None => Start::Empty,
         };
+        let knows_view = matches!(start, Start::Bootstrap(_));
         let mut replica = Replica::new(self.me, self.options.times.clone(), memory, start, now);
-        if is_logged || !is_bootstrap {
+        if !knows_view {
             replica.store_replied(&StoreReply { view: Arc::clone(view) }, now);
         }
         self.replica = Some(replica);

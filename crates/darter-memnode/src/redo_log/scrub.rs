@@ -22,8 +22,8 @@ pub(super) enum Found {
     Damaged(String, String),
 }
 
-/// The next place to read. It stays when a checkpoint is made meanwhile: the image that is named then
-/// has the same chunks, and a log that begins later is read from there.
+/// The next place to read. A checkpoint does not change it: the next image has the same chunks, and a
+/// log that begins later is read from there.
 #[derive(Debug, Default)]
 pub(super) struct Scrubber {
     /// The next chunk of the image.

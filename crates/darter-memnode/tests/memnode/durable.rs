@@ -183,7 +183,7 @@ fn damage_to_the_medium_of_a_node_that_serves_is_found_and_repaired() {
     assert_eq!(read(&connect(&[&again], b"").unwrap(), 0, BYTES as usize / 8), before);
 }
 
-/// Changes one bit of a file, if it is long enough. A file may be replaced meanwhile.
+/// Changes one bit of a file, if it is long enough. The node may replace the file at any time.
 fn flip(path: &Path, at: u64) {
     use std::os::unix::fs::FileExt;
     let Ok(file) = std::fs::OpenOptions::new().read(true).write(true).open(path) else { return };

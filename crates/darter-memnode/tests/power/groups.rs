@@ -3,7 +3,7 @@
 
 use super::{
     KEYS, Known, NODE_BYTES, NodeProcess, WRITERS, judge, log_options, read_until_killed, rounds,
-    write_until_killed,
+    spawn_writers,
 };
 use darter::Store;
 use darter_fabric::{ReplicaGroups, ReplicaRole, Tcp, TcpOptions};
@@ -160,9 +160,7 @@ fn lose_nothing(replicas: usize, members_min: usize, rounds: usize) {
         let has_ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let (store, has_ended, all) = (&store, &has_ended, &known);
-            for (writer, known) in known.iter().enumerate() {
-                scope.spawn(move || write_until_killed(store, writer, known, has_ended));
-            }
+            spawn_writers(scope, store, all, has_ended);
             scope.spawn(move || read_until_killed(store, all, has_ended));
             wait_for_more(all, 200);
             for number in 0..replicas {
@@ -220,10 +218,7 @@ fn a_damaged_log_is_replaced_by_the_state_of_the_other_replicas() {
     let write = |store: &Store, more| {
         has_ended.store(false, Ordering::Relaxed);
         std::thread::scope(|scope| {
-            let has_ended = &has_ended;
-            for (writer, known) in known.iter().enumerate() {
-                scope.spawn(move || write_until_killed(store, writer, known, has_ended));
-            }
+            spawn_writers(scope, store, &known, &has_ended);
             wait_for_more(&known, more);
             has_ended.store(true, Ordering::Relaxed);
         });
@@ -259,11 +254,7 @@ fn clients_do_not_notice_the_power_failure_of_one_replica() {
     let has_ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (store, has_ended, all) = (&store, &has_ended, &known);
-        let writers: Vec<_> = known
-            .iter()
-            .enumerate()
-            .map(|(writer, known)| scope.spawn(move || write_until_killed(store, writer, known, has_ended)))
-            .collect();
+        let writers = spawn_writers(scope, store, all, has_ended);
         for round in 0..rounds(5) {
             wait_for_more(all, 100);
             group.kill(round % 3);

@@ -14,6 +14,7 @@ use darter_memnode::{LogOptions, MemNode, MemNodeOptions, Region, Stop};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 const NODE_BYTES: u64 = 16 << 20;
@@ -129,6 +130,19 @@ fn write_until_killed(store: &Store, writer: usize, known: &[Known], has_ended: 
     }
 }
 
+/// Starts a thread for each writer. Returns their handles.
+fn spawn_writers<'s>(
+    scope: &'s Scope<'s, '_>,
+    store: &'s Store,
+    known: &'s [Vec<Known>],
+    has_ended: &'s AtomicBool,
+) -> Vec<ScopedJoinHandle<'s, ()>> {
+    let spawn = |(writer, known): (usize, &'s Vec<Known>)| {
+        scope.spawn(move || write_until_killed(store, writer, known, has_ended))
+    };
+    known.iter().enumerate().map(spawn).collect()
+}
+
 fn read_until_killed(store: &Store, known: &[Vec<Known>], has_ended: &AtomicBool) {
     let session = store.session().unwrap();
     for at in (0..KEYS).cycle() {
@@ -191,9 +205,7 @@ fn acknowledged_writes_survive_a_node_killed_repeatedly() {
         let has_ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let (store, has_ended, all) = (&store, &has_ended, &known);
-            for (writer, known) in known.iter().enumerate() {
-                scope.spawn(move || write_until_killed(store, writer, known, has_ended));
-            }
+            spawn_writers(scope, store, all, has_ended);
             scope.spawn(move || read_until_killed(store, all, has_ended));
             let written =
                 || all.iter().flatten().map(|known| known.told.load(Ordering::Relaxed)).sum::<u64>();

@@ -54,6 +54,17 @@ impl Group {
         Self { lives, now, store, wires, held, dead, quiet, replies: Vec::new(), attempt: 1 }
     }
 
+    /// Starts replica 1 of two again, as replica 2, with an empty log.
+    fn restart_with_log(&mut self) {
+        self.dead.insert(1);
+        let mut logged = Logged::default();
+        logged.rename(1);
+        logged.rename(2);
+        let start = Start::Logged(Box::new(logged));
+        let memory = vec![0; REGION_BYTES];
+        self.lives.push(Life::new(2, (Options::default(), REGION_BYTES), start, Some(&memory), self.now));
+    }
+
     /// Lets this number of tenths of a second pass.
     fn pass(&mut self, tenths: u32) {
         for _ in 0..=tenths {
@@ -257,15 +268,9 @@ fn a_replica_that_returns_with_its_log_keeps_its_promise() {
     let mut group = Group::new(2);
     group.pass(2);
     // Replica 1 has granted a lease. It restarts as replica 2, which hears nothing of the primary.
-    group.dead.insert(1);
     group.quiet.insert(0);
     group.held.extend([((0, 2), 0), ((2, 0), 0)]);
-    let mut logged = Logged::default();
-    logged.rename(1);
-    logged.rename(2);
-    let start = Start::Logged(Box::new(logged));
-    let memory = vec![0; REGION_BYTES];
-    group.lives.push(Life::new(2, (Options::default(), REGION_BYTES), start, Some(&memory), group.now));
+    group.restart_with_log();
     group.pass(15);
     assert_eq!(group.store.number, 1, "the primary may still serve");
     group.pass(10);
@@ -276,13 +281,7 @@ fn a_replica_that_returns_with_its_log_keeps_its_promise() {
 fn a_replica_that_returns_with_its_log_catches_up_by_records() {
     let mut group = Group::new(2);
     group.request(0, 1, 1, |batch| batch.write(word(), &[5]));
-    group.dead.insert(1);
-    let mut logged = Logged::default();
-    logged.rename(1);
-    logged.rename(2);
-    let start = Start::Logged(Box::new(logged));
-    let memory = vec![0; REGION_BYTES];
-    group.lives.push(Life::new(2, (Options::default(), REGION_BYTES), start, Some(&memory), group.now));
+    group.restart_with_log();
     // It lacks the record, and takes its own place before the primary misses it.
     group.pass(7);
     assert_eq!(group.store.members().collect::<Vec<_>>(), [0, 2]);
