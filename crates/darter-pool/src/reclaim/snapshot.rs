@@ -24,10 +24,10 @@
 //! the next round of upkeep of any member. Any member may end an open snapshot if there is no room
 //! for old values. The id differs for each try, so a late swap of the owner fails.
 //!
-//! *Members of earlier versions* do not preserve values. The owner looks for them when it announces
-//! the snapshot, and again after it has opened it; from then on every round of upkeep of any member
-//! looks, and ends the snapshot if there is one. Between two rounds, an earlier program can join,
-//! change keys and leave unnoticed: compatibility.md tells operators not to run one during a backup.
+//! *Members of earlier versions* do not preserve values. The owner searches the lines for them when it
+//! announces the snapshot, and again after it has opened it; from then on every round of upkeep of
+//! any member does, and ends the snapshot if there is one. Between two rounds, an earlier program can
+//! join, change keys and leave unnoticed: docs/compatibility.md says so to operators.
 
 use darter_fabric::{Endpoint, Fabric, GlobalAddr};
 use std::sync::atomic::Ordering;
