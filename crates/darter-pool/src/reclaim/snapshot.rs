@@ -25,7 +25,7 @@
 //! for old values. The id differs for each try, so a late swap of the owner fails.
 //!
 //! *Members of earlier versions* do not preserve values. The owner searches the lines for them when it
-//! announces the snapshot, and again after it has opened it; from then on every round of upkeep of
+//! announces the snapshot, and again just before it opens it; from then on every round of upkeep of
 //! any member does, and ends the snapshot if there is one. Between two rounds, an earlier program can
 //! join, change keys and leave unnoticed: docs/compatibility.md says so to operators.
 
@@ -216,13 +216,11 @@ impl<F: Fabric> Owner<'_, F> {
             *word = held;
             if self.pass_epochs((HOLD_MS.0 << attempt).min(HOLD_MS.1)).await? {
                 let open = held.with(Phase::Open);
-                if !self.reclamation.swap_word(self.endpoint, held, open).await? {
-                    return Ok(None);
-                }
-                *word = open;
+                // Before it is open: an error now is followed by no open snapshot.
                 let epoch = self.reclamation.epoch();
                 all_know_snapshots(&self.members.read(self.endpoint, self.blocks, epoch).await?)?;
-                return Ok(Some(SnapshotId(open.0)));
+                let is_open = self.reclamation.swap_word(self.endpoint, held, open).await?;
+                return Ok(is_open.then_some(SnapshotId(open.0)));
             }
             let announced = held.with(Phase::Announced);
             if !self.reclamation.swap_word(self.endpoint, held, announced).await? {
