@@ -86,6 +86,7 @@ use super::statistics::Ending;
 use super::subcommands::Subcommand;
 use super::table::{Command, CommandId, for_each_command};
 use ranks::By;
+use std::future::ready;
 use std::pin::{Pin, pin};
 
 macro_rules! dispatch {
@@ -100,7 +101,7 @@ macro_rules! dispatch {
                 $($(CommandId::$id)|* => {
                     async fn run_group(id: CommandId, $call: &mut Call<'_>) -> Result<(), Fault> {
                         match id {
-                            $(CommandId::$id => $run,)*
+                            $(CommandId::$id => boxed(move || $run).await,)*
                             _ => unreachable!("the command is not in the group {}", $group),
                         }
                     }
@@ -113,8 +114,8 @@ macro_rules! dispatch {
 
 for_each_command! { dispatch }
 
-/// Creates the future of a command that is larger than those of most commands, on the heap. In
-/// [`run`] it would take its place on the stack of every command.
+/// Creates the future of a command on the heap. Within [`run`], each command would move as many bytes
+/// as the largest one has.
 fn boxed<F: Future>(create: impl FnOnce() -> F) -> Pin<Box<F>> {
     Box::pin(create())
 }

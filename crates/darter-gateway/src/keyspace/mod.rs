@@ -348,9 +348,9 @@ impl Keyspace {
         }
         let mut head = None;
         if is_over {
-            self.remove_if_over(key).await?;
+            Box::pin(self.remove_if_over(key)).await?;
         } else if let Some(aggregate) = aggregate
-            && !is_empty(session, &aggregate, now).await?
+            && !Box::pin(is_empty(session, &aggregate, now)).await?
         {
             head = Some(Head::parse(&self.old)?);
         }
@@ -430,7 +430,7 @@ impl Keyspace {
             if let Some(change) = changed {
                 return Ok(change?.result());
             }
-            if let Some(result) = self.change_aggregate(key, &mut decide).await? {
+            if let Some(result) = Box::pin(self.change_aggregate(key, &mut decide)).await? {
                 return Ok(result);
             }
             retries.again().await?;
@@ -547,11 +547,11 @@ impl Keyspace {
                 }
                 return Ok(removed && lived);
             };
-            if lived && is_empty(session, &aggregate, now).await? {
+            if lived && Box::pin(is_empty(session, &aggregate, now)).await? {
                 return Ok(false);
             }
             if session.remove_if(&self.key, |record| aggregate.is_of(record)).await? {
-                bury(session, &aggregate, usize::MAX).await?;
+                Box::pin(bury(session, &aggregate, usize::MAX)).await?;
                 if !lived {
                     session.expired(key, events);
                 }

@@ -210,11 +210,13 @@ impl Worker {
     /// Reads a key, unless the transaction knows its value, and returns its place.
     async fn noted(&mut self, key: &[u8]) -> Result<Vec<u8>, Error> {
         let place = self.place_of(key)?;
-        self.note_unknown(&[&place]).await?;
+        if self.overlay().known(&place).is_none() {
+            // Boxed, since a transaction reads a key once, but may use it many times.
+            Box::pin(self.note_unknown(&[&place])).await?;
+        }
         Ok(place)
     }
 
-    #[cold]
     pub(super) async fn get_noted<R>(
         &mut self,
         key: &[u8],
@@ -224,7 +226,6 @@ impl Worker {
         Ok(self.overlay().value(&place).map(f))
     }
 
-    #[cold]
     pub(super) async fn put_noted(
         &mut self,
         key: &[u8],
@@ -271,7 +272,6 @@ impl Worker {
         self.overlay().write(&place, value)
     }
 
-    #[cold]
     pub(super) async fn update_noted(
         &mut self,
         key: &[u8],
