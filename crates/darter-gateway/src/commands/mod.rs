@@ -291,3 +291,17 @@ fn unknown(args: &Arguments<'_>) -> Fault {
     let (name, beginning) = (shown(args.get(0), 128), String::from_utf8_lossy(&beginning));
     Fault::said(format!("ERR unknown command '{name}', with args beginning with: {beginning}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_has_a_future_of_its_own_size() {
+        fn bytes<F: Future>(_: impl FnOnce(CommandId, &'static mut Call<'static>) -> F) -> usize {
+            size_of::<F>()
+        }
+        let bytes = bytes(run);
+        assert!(bytes <= 256, "{bytes} bytes move with each command");
+    }
+}

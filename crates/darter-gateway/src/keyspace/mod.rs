@@ -348,9 +348,9 @@ impl Keyspace {
         }
         let mut head = None;
         if is_over {
-            Box::pin(self.remove_if_over(key)).await?;
+            self.remove_if_over(key).await?;
         } else if let Some(aggregate) = aggregate
-            && !Box::pin(is_empty(session, &aggregate, now)).await?
+            && !is_empty(session, &aggregate, now).await?
         {
             head = Some(Head::parse(&self.old)?);
         }
@@ -547,7 +547,7 @@ impl Keyspace {
                 }
                 return Ok(removed && lived);
             };
-            if lived && Box::pin(is_empty(session, &aggregate, now)).await? {
+            if lived && is_empty(session, &aggregate, now).await? {
                 return Ok(false);
             }
             if session.remove_if(&self.key, |record| aggregate.is_of(record)).await? {
@@ -566,7 +566,8 @@ impl Keyspace {
         place(&mut self.key, Family::Key, key);
         let now = self.now;
         let session = session(&mut self.session, &self.store)?;
-        remove_if_over(session, &self.key, now).await
+        // Boxed, since it is rare, but within the futures of most commands.
+        Box::pin(remove_if_over(session, &self.key, now)).await
     }
 
     /// Passes the heads of the first of several keys to `visit`, in their order, and `None` for
