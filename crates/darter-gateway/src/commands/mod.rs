@@ -45,6 +45,7 @@ mod publishing;
 mod random;
 mod ranks;
 mod runs;
+mod runs_of_lists;
 mod scan;
 #[cfg(feature = "scripts")]
 mod scripting;
