@@ -21,7 +21,7 @@
 
 use super::Smart;
 use super::descent::{Descent, LeafAt, Purpose, SmartEnd};
-use super::leaf::{self, DEAD, Read};
+use super::leaf::{self, Read};
 use super::node::HEADER_WORDS;
 use super::rdwc::Lead;
 use super::shared::Operation;
@@ -348,7 +348,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
         let tomb = Slot::tomb(edge_of(descent.key, descent.depth));
         let mut batch = self.client.batch();
-        batch.write(leaf.addr, &[DEAD]);
+        batch.faa(leaf.addr, leaf::death_of(locked.words[0]));
         if leaf.addr.node() != leaf.at.addr.node() {
             self.client.send(&mut batch).await?;
         }

@@ -4,7 +4,7 @@
 //!         63   62    61               42 41                           0
 //!        +----+-------------------------+-----------------------------+
 //! word 0 | 1  |     value length 21     | reverse pointer / 64    42  |    live
-//!        | 0  |                  0                                    |    dead
+//!        | 0  |            0            | reverse pointer / 64    42  |    dead
 //!        | 0  | 1 |  0  |            address 48                       |    moved to another leaf
 //!        +----+-------------------------+-----------------------------+
 //! word 1 |        checksum 47                   |   key length 17     |
@@ -158,7 +158,7 @@ impl Format {
             let to = GlobalAddr::from_bits(first & !15);
             let len = (first >> 48 & 127) as u8;
             return match first & MOVED {
-                0 if first == 0 => Ok(Read::Dead),
+                0 if first & !REVERSE_MASK == 0 => Ok(Read::Dead),
                 0 => Err(IndexError::corrupt(addr, "leaf of an unknown kind")),
                 _ if is_length(len) => Ok(Read::Moved(to, len)),
                 _ => Err(IndexError::corrupt(addr, "leaf moved to a leaf of an unknown length")),
@@ -195,8 +195,11 @@ pub(super) fn live_like(word: u64, value_len: usize) -> u64 {
     LIVE | (value_len as u64) << VALUE_SHIFT | word & REVERSE_MASK
 }
 
-/// Word 0 of a dead leaf.
-pub(super) const DEAD: u64 = 0;
+/// Returns what an FAA must add to word 0 of a leaf to kill it. The reverse pointer stays, which other
+/// clients change by CAS: a CAS is atomic only with other atomics, and may overwrite a WRITE.
+pub(super) fn death_of(word: u64) -> u64 {
+    (word & REVERSE_MASK).wrapping_sub(word)
+}
 
 /// Returns word 0 of a leaf whose key has another leaf now.
 pub(super) fn moved_word(to: GlobalAddr, len: u8) -> u64 {
@@ -247,7 +250,11 @@ mod tests {
         assert_eq!(Format { in_place: true }.len_for(8, 8).map(bytes_of), Some(40));
         assert_eq!(Format { in_place: false }.len_for(8, 8).map(bytes_of), Some(32));
         let format = Format { in_place: true };
-        assert!(matches!(format.parse(GlobalAddr::NULL, &[DEAD, 0, 0]), Ok(Read::Dead)));
+        for word in [live_word(GlobalAddr::new(1, 64), 8), lost_word(live_word(GlobalAddr::NULL, 8))] {
+            let dead = word.wrapping_add(death_of(word));
+            assert!(matches!(format.parse(GlobalAddr::NULL, &[dead, 0, 0]), Ok(Read::Dead)));
+            assert_eq!(with_above(dead, GlobalAddr::NULL), None);
+        }
         let moved = [moved_word(above, 5), 0, 0];
         assert!(matches!(format.parse(GlobalAddr::NULL, &moved), Ok(Read::Moved(to, 5)) if to == above));
     }
