@@ -43,7 +43,7 @@ pub(crate) enum NewBlocks {
 impl<F: Fabric> Blocks<F> {
     /// Takes at least one and at most the wanted number of free objects, all on one node: the first
     /// of `nodes` nodes that has some, beginning with the preferred one. Returns whether there were
-    /// any. Absent nodes are skipped; if the others have no room, a search that may take any blocks
+    /// any. Nodes that are leaving are skipped, and so are absent ones; if the others have no room, a search that may take any blocks
     /// fails with an absent node's error.
     pub(crate) async fn obtain(
         &self,
@@ -57,6 +57,9 @@ impl<F: Fabric> Blocks<F> {
         let mut absent = None;
         for step in 0..nodes {
             let node = ((usize::from(shortage.node) + step) % nodes) as u8;
+            if !self.layout().accepts(node) {
+                continue;
+            }
             let obtained = if self.fabric().remote_nodes().is_lost(node) {
                 Err(FabricError::Lost { node }.into())
             } else if self.fabric().remote_nodes().is_absent(node) {
@@ -158,6 +161,9 @@ impl<F: Fabric> Blocks<F> {
                 batch.read(GlobalAddr::new(node, TABLE_AT + at as u64 * 8), words)
             })
             .collect();
+        if reads.is_empty() {
+            return Ok(Vec::new());
+        }
         let done = submit(endpoint, batch).await?;
         Ok(reads.iter().flat_map(|&read| done.words(read)).copied().collect())
     }

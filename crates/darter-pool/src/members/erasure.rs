@@ -15,7 +15,8 @@ use darter_fabric::{
 };
 
 use super::member::read_table;
-use super::nodes::look_up;
+use super::nodes::{look_up, removed};
+use super::roster::Roster;
 use super::superblock::{node_sizes, read_node};
 use crate::error::PoolError;
 use crate::region::MEMBERS;
@@ -41,7 +42,10 @@ pub async fn erase_if_lost<F: Fabric>(
         first => first?,
     };
     let mut lost = Vec::new();
-    for (node, &bytes) in (0..).zip(&sizes).skip(1) {
+    let count = Roster::read(&mut endpoint).await?.count;
+    let removed = removed(&mut endpoint, count).await?;
+    let has_left = |node: u8| removed.get(usize::from(node)) == Some(&true);
+    for (node, &bytes) in (0..).zip(&sizes).skip(1).filter(|(node, _)| !has_left(*node)) {
         match read_node(&mut endpoint, node, bytes).await {
             Err(PoolError::NotAPool { .. } | PoolError::TooSmall { .. }) => lost.push(node),
             Err(error) => return Err(error),
@@ -65,7 +69,7 @@ pub async fn erase_if_lost<F: Fabric>(
         }
     }
     let claims = claim_all(fabric, &mut endpoint, first.lease_ms).await?;
-    for node in (0..nodes).rev() {
+    for node in (0..nodes).rev().filter(|&node| !has_left(node)) {
         post(&mut endpoint, |batch| batch.write(GlobalAddr::new(node, 0), &[0])).await?;
     }
     drop(claims);

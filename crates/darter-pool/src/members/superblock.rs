@@ -16,10 +16,12 @@
 
 use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, SUPERBLOCK_MAGIC, random_word};
 
+use super::nodes;
+use super::roster::Roster;
 use crate::blocks::Layout;
 use crate::checksum::{checksum, spread};
 use crate::error::PoolError;
-use crate::region::{EPOCH_AT, FOUNDER_AT, MEMBERS_AT, NODES_AT, TABLE_AT};
+use crate::region::{EPOCH_AT, FOUNDER_AT, MEMBERS_AT, TABLE_AT};
 use crate::round_trip::{post, read_words};
 
 /// The version of the pool format. Version 4 had no check of page words in closed blocks; version 3
@@ -214,27 +216,40 @@ pub(super) async fn read_or_disown<F: Fabric>(
 
 /// Reads and compares the superblocks of the given nodes, and reads the count of nodes in use.
 /// Nodes of 0 bytes are absent; the directory must describe them (`nodes`). A node that holds no
-/// pool is lost, and from then on one of them.
+/// pool is lost, and from then on one of them. Nodes that have left the pool are not read.
 pub(crate) async fn read<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
     node_bytes: &mut [u64],
 ) -> Result<(Superblock, u8), PoolError> {
-    let mut first: Option<Superblock> = None;
-    for (node, bytes) in (0..).zip(&mut *node_bytes).filter(|(node, bytes)| *node == 0 || **bytes > 0) {
+    let Some(superblock) =
+        read_or_disown(fabric, endpoint, 0, node_bytes.first().copied().unwrap_or(0)).await?
+    else {
+        return Err(PoolError::NotAPool { node: 0 });
+    };
+    let count = Roster::read(endpoint).await?.count;
+    if u32::from(count) < superblock.nodes {
+        return Err(PoolError::Damaged { node: 0, what: "its count of nodes is invalid" });
+    }
+    let removed = nodes::removed(endpoint, count).await?;
+    for (node, bytes) in (0..).zip(&mut *node_bytes).skip(1) {
+        if removed.get(usize::from(node)) == Some(&true) {
+            let expected = nodes::look_up(endpoint, node).await?;
+            fabric.remote_nodes().retire_node(node, &expected)?;
+            *bytes = expected.bytes;
+            continue;
+        }
+        if *bytes == 0 {
+            continue;
+        }
         let Some(found) = read_or_disown(fabric, endpoint, node, *bytes).await? else {
             *bytes = 0;
             continue;
         };
-        if first.is_some_and(|first| first != found) {
+        if superblock != found {
             return Err(PoolError::NodeMismatch { node, what: "it belongs to another pool" });
         }
-        first = Some(found);
     }
-    let superblock = first.ok_or(PoolError::NotAPool { node: 0 })?;
-    let [in_use] = read_words(endpoint, GlobalAddr::new(0, NODES_AT)).await?;
-    let count = u8::try_from(in_use).ok().filter(|&count| u32::from(count) >= superblock.nodes.max(1));
-    let count = count.ok_or(PoolError::Damaged { node: 0, what: "its count of nodes is invalid" })?;
     if node_bytes.len() > usize::from(count) {
         return Err(PoolError::NodeMismatch { node: count, what: "the pool has fewer nodes" });
     }

@@ -1,0 +1,49 @@
+//! Drains of a plan's clients: a part of one, of the last memory node.
+
+use super::op::Op;
+use super::plan::Plan;
+use crate::dice::Dice;
+use darter_index::drain::{DrainProgress, drain};
+use darter_index::{IndexError, OrderedIndex};
+use darter_pool::{Client, PoolError};
+use darter_sim::Sim;
+use std::ops::ControlFlow;
+
+/// One run in this many has a drain, of the scenarios on several nodes whose index can move its
+/// objects.
+const RUNS_ONE_IN: u64 = 6;
+/// Steps of an index of any scenario.
+const STEPS_MAX: u32 = 40;
+
+/// Adds a drain, or two, to some of the runs on several memory nodes. All other plans stay as they
+/// are.
+pub(super) fn mix_in(plan: &mut Plan, dice: &mut Dice) {
+    let loads = plan.clients.iter().flatten().any(|op| matches!(op, Op::Load(_)));
+    // The indexes with transactions are those that can move their objects.
+    if !plan.scenario.transacts || loads || plan.nodes < 2 || !dice.one_in(RUNS_ONE_IN) {
+        return;
+    }
+    let clients = plan.clients.len() as u64;
+    for _ in 0..1 + dice.below(2) {
+        let ops = &mut plan.clients[dice.below(clients) as usize];
+        ops.insert(dice.below(ops.len() as u64 + 1) as usize, Op::Drain);
+    }
+}
+
+/// Drains the last memory node, or goes on with that, up to a number of steps.
+pub(super) async fn drain_last(
+    index: &impl OrderedIndex<Sim>,
+    own: &mut Client<Sim>,
+) -> Result<(), IndexError> {
+    let Some(node) = own.pool().nodes().checked_sub(1).filter(|&node| node > 0) else { return Ok(()) };
+    let mut steps = 0;
+    let mut watch = |_: &DrainProgress| {
+        steps += 1;
+        if steps < STEPS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    match drain(index, own, node, &mut watch).await {
+        // Another client has completed it, or the other nodes are full.
+        Err(IndexError::Pool(PoolError::Options(_) | PoolError::NoRoomToDrain { .. })) => Ok(()),
+        drained => drained.map(drop),
+    }
+}
