@@ -24,7 +24,7 @@ pub(super) fn mix_in(plan: &mut Plan, dice: &mut Dice) {
         return;
     }
     let clients = plan.clients.len() as u64;
-    for _ in 0..1 + dice.below(2) {
+    for _ in 0..=dice.below(2) {
         let ops = &mut plan.clients[dice.below(clients) as usize];
         ops.insert(dice.below(ops.len() as u64 + 1) as usize, Op::Drain);
     }
