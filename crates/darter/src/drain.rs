@@ -1,4 +1,15 @@
 //! Taking a memory node out of a pool ([`Store::drain_node`]).
+//!
+//! ```no_run
+//! use std::ops::ControlFlow;
+//!
+//! # fn main() -> Result<(), darter::Error> {
+//! let store = darter::Store::open("tcp://10.0.0.5:7411,10.0.0.6:7411")?;
+//! let drained = store.drain_node(1, &mut |_| ControlFlow::Continue(()))?;
+//! println!("moved {} bytes", drained.bytes);
+//! # Ok(())
+//! # }
+//! ```
 
 use crate::error::Error;
 use crate::link::{Link, Repeat, attempted};
