@@ -49,6 +49,10 @@ impl<F: Fabric> Blocks<F> {
     /// left in them go back to the pool.
     pub(crate) async fn reopen_touched(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
         for block in self.take_touched() {
+            // A node that has left had no block in use.
+            if self.layout().is_removed(block.node) {
+                continue;
+            }
             let [word] = read_words(endpoint, Layout::block_word(block)).await?;
             let word = BlockWord::decode(word);
             if let Some(word) = word.filter(|word| word.state == BlockState::Closed) {
