@@ -43,8 +43,8 @@ pub(crate) enum NewBlocks {
 impl<F: Fabric> Blocks<F> {
     /// Takes at least one and at most the wanted number of free objects, all on one node: the first
     /// of `nodes` nodes that has some, beginning with the preferred one. Returns whether there were
-    /// any. Nodes that are leaving are skipped, and so are absent ones; if the others have no room, a search that may take any blocks
-    /// fails with an absent node's error.
+    /// any. Nodes that are leaving are skipped, and so are absent ones; if the others have no room, a
+    /// search that may take any blocks fails with an absent node's error.
     pub(crate) async fn obtain(
         &self,
         endpoint: &mut F::Endpoint,
