@@ -174,6 +174,14 @@ impl Tcp {
     ) -> Result<Refusal, FabricError> {
         self.links.control.request(&self.links.session, node, kind, about)
     }
+
+    /// Does the same, unless the node leaves the pool meanwhile.
+    fn request_in_use(&self, node: u8, kind: RequestKind, about: Control) -> Result<(), FabricError> {
+        match self.request(node, kind, about) {
+            Err(_) if self.links.session.retired.contains(node) => Ok(()),
+            reply => reply.map(drop),
+        }
+    }
 }
 
 /// A held member slot, released when dropped.
@@ -220,7 +228,7 @@ impl Membership for Tcp {
         }
         about.flag = 1;
         for node in self.links.session.nodes_in_use().filter(|&node| node != ARBITER) {
-            self.request(node, RequestKind::Fence, about)?;
+            self.request_in_use(node, RequestKind::Fence, about)?;
         }
         Ok(FenceOutcome::Fenced)
     }
@@ -375,7 +383,7 @@ impl Fabric for Tcp {
 
     fn persist(&self) -> Result<(), FabricError> {
         for node in self.links.session.nodes_in_use() {
-            self.request(node, RequestKind::Persist, Control { number: 0, flag: 0 })?;
+            self.request_in_use(node, RequestKind::Persist, Control { number: 0, flag: 0 })?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 use super::{Quiver, QuiverOptions};
 use crate::drain::{DrainProgress, Drained, drain};
 use crate::fixtures::{
-    LEASE_MS, Unscheduled, advance, alone, each_pair_of_stops, finish, process_on, writes,
+    LEASE_MS, Unscheduled, advance, alone, each_pair_of_stops, executes, finish, process_on, writes,
 };
 use crate::{Access, Commit, Condition, OrderedIndex, ScanRange, TreeView, Write};
 use darter_fabric::block_on;
@@ -12,6 +12,7 @@ use darter_pool::{Client, Pool};
 use darter_sim::{Event, Executor, Sim, WordOrder};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// With a cache, memory is also read after it was freed (L2), so that misuse cannot be judged.
 fn options(remembers: bool) -> QuiverOptions {
@@ -228,6 +229,16 @@ const NODE: u8 = 1;
 
 impl Leaving {
     fn new() -> Self {
+        let this = Self::unaware();
+        let mut client = this.pools[0].client().unwrap();
+        let _removal = block_on(this.pools[0].begin_removal(&mut client, NODE)).unwrap();
+        this.maintain();
+        assert!(this.pools.iter().all(|pool| !pool.accepts(NODE)));
+        this
+    }
+
+    /// The same, but the node is not leaving yet.
+    fn unaware() -> Self {
         let sim = Sim::new(3, 8 << 20);
         let (pool, quiver) = loaded(&sim, PAIRS, false);
         let other = block_on(Pool::open(sim.process(1))).unwrap();
@@ -242,9 +253,6 @@ impl Leaving {
         let on = |node: u8| report.reachable.iter().filter(|(addr, _)| addr.node() == node).count();
         assert!(on(NODE) > 5, "objects on the nodes: {:?}", [0, 1, 2].map(on));
         assert_holds(&this.quivers[1], &mut this.pools[1].client().unwrap(), PAIRS);
-        let _removal = block_on(this.pools[0].begin_removal(&mut client, NODE)).unwrap();
-        this.maintain();
-        assert!(this.pools.iter().all(|pool| !pool.accepts(NODE)));
         this
     }
 
@@ -356,6 +364,116 @@ fn a_mover_dies_anywhere() {
     stop_at_every_write("overwrite", true, true);
 }
 
+/// A drain by itself dies after each of its writes in turn: those of the roster, of the mover, of
+/// upkeep and of the node's line. Before or after that, the pool has all pairs, and another process
+/// completes the drain.
+#[test]
+fn another_process_completes_a_drain_that_dies_anywhere() {
+    const PAIRS: usize = 24;
+    let mut were_final = [0; 2];
+    for writes_done in 0.. {
+        let sim = Sim::new(3, 8 << 20);
+        let (pool, quiver) = loaded(&sim, PAIRS, writes_done % 2 == 1);
+        let _at_the_end = Unscheduled(sim.clone());
+        let mut dying = pool.client().unwrap();
+        let mut executor = Executor::new(&sim);
+        let task = executor.spawn(0, async {
+            let _drained = drain_to_the_end(&quiver, &mut dying, NODE).await;
+        });
+        let has_ended = advance(&mut executor, task, writes_done, writes);
+        executor.kill(0);
+        drop(executor);
+        pool.abandon();
+        sim.process(0).kill();
+        sim.schedule(false);
+        sim.advance_ms(LEASE_MS * 3);
+        let context = format!("after {writes_done} writes");
+        let other = block_on(Pool::open(sim.process(1))).unwrap();
+        let mut client = other.client().unwrap();
+        let opened = block_on(Quiver::open(&mut client, options(true))).unwrap();
+        assert_holds(&opened, &mut client, PAIRS);
+        let is_removed = |client: &mut Client<Sim>| {
+            block_on(other.usage(client)).unwrap().nodes[usize::from(NODE)].is_removed()
+        };
+        let was_removed = is_removed(&mut client);
+        were_final[usize::from(was_removed)] += 1;
+        if !was_removed {
+            let drained = block_on(drain_to_the_end(&opened, &mut client, NODE));
+            assert!(drained.is_removed && drained.behind.is_empty(), "{context}: {drained:?}");
+        }
+        assert!(is_removed(&mut client), "{context}");
+        assert_eq!(other.homes(), [0, 2], "{context}");
+        assert_left(&opened, &mut client, NODE);
+        assert_holds(&opened, &mut client, PAIRS);
+        block_on(opened.sweep_dead(&mut client)).unwrap();
+        let reachable = block_on(opened.check(&mut client)).unwrap().reachable;
+        let audit = block_on(other.audit(&mut client, &reachable)).unwrap();
+        assert_eq!((audit.leaked_bytes, audit.violations), (0, Vec::new()), "{context}");
+        assert_eq!(sim.counts().to_retired, 0, "{context}");
+        if has_ended {
+            break;
+        }
+    }
+    assert!(were_final[0] > 30 && were_final[1] > 0, "{were_final:?}");
+}
+
+/// While a process that has the pool open is stopped, a drain moves nothing. It goes on when the
+/// process continues.
+#[test]
+fn a_drain_waits_for_a_process_that_is_stopped() {
+    let leaving = Leaving::unaware();
+    let _at_the_end = Unscheduled(leaving.sim.clone());
+    let [mut movers, mut others] = leaving.pools.each_ref().map(|pool| pool.client().unwrap());
+    let (steps, is_drained) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let mut watch = |_: &DrainProgress| {
+        steps.fetch_add(1, Ordering::Relaxed);
+        ControlFlow::Continue(())
+    };
+    let mut executor = Executor::new(&leaving.sim);
+    let mover = executor.spawn(0, async {
+        let drained = drain(&leaving.quivers[0], &mut movers, NODE, &mut watch).await.unwrap();
+        assert!(drained.is_removed && drained.objects > 5 && drained.behind.is_empty(), "{drained:?}");
+        is_drained.store(true, Ordering::Relaxed);
+    });
+    assert!(!advance(&mut executor, mover, 5_000, executes), "the drain has ended");
+    assert_eq!(steps.load(Ordering::Relaxed), 0, "it has gone on");
+    assert!(leaving.pools[1].accepts(NODE) && !leaving.pools[0].accepts(NODE));
+    executor.spawn(1, async {
+        while !is_drained.load(Ordering::Relaxed) {
+            leaving.pools[1].maintain(&mut others).await.unwrap();
+        }
+    });
+    let mut events: Vec<Event> = Vec::new();
+    while !executor.all_ended() {
+        executor.events(&mut events);
+        // The one that moved last is first in turn.
+        for event in events.chunk_by(|one, other| one.task == other.task).map(|of_task| of_task[0]) {
+            executor.perform(event, u32::MAX, WordOrder::Ascending);
+        }
+    }
+    drop(executor);
+    leaving.sim.schedule(false);
+    let mut others = leaving.pools[1].client().unwrap();
+    assert_holds(&leaving.quivers[1], &mut others, PAIRS);
+    assert_left(&leaving.quivers[1], &mut others, NODE);
+    assert_eq!(leaving.sim.counts().to_retired, 0);
+}
+
+/// A process that is stopped for longer than a lease is shut out, and the drain goes on.
+#[test]
+fn a_drain_shuts_a_process_out_that_does_not_respond() {
+    let leaving = Leaving::unaware();
+    leaving.sim.process(1).pause_process(true);
+    let mut client = leaving.pools[0].client().unwrap();
+    let drained = block_on(drain_to_the_end(&leaving.quivers[0], &mut client, NODE));
+    assert!(drained.is_removed && drained.behind.is_empty(), "{drained:?}");
+    leaving.sim.process(1).pause_process(false);
+    let Err(error) = leaving.pools[1].client() else { panic!("the process was not shut out") };
+    assert!(error.to_string().contains("shut out"), "{error}");
+    assert_holds(&leaving.quivers[0], &mut client, PAIRS);
+    assert_left(&leaving.quivers[0], &mut client, NODE);
+}
+
 /// A small generator of numbers, so that a seed names a schedule.
 struct Numbers(u64);
 
@@ -379,18 +497,18 @@ fn a_client_works_during_a_drain_in_any_order_of_verbs() {
         let (mut client, mut working) = (pool.client().unwrap(), other.client().unwrap());
         let opened = block_on(Quiver::open(&mut working, options(remembers))).unwrap();
         let mut map: BTreeMap<_, _> = (0..PAIRS).map(|number| (key(number), value(number))).collect();
-        let is_drained = std::sync::atomic::AtomicBool::new(false);
+        let is_drained = AtomicBool::new(false);
         let mut executor = Executor::new(&sim);
         executor.spawn(0, async {
             let drained = drain_to_the_end(&quiver, &mut client, NODE).await;
             assert!(drained.is_removed, "{drained:?}");
-            is_drained.store(true, std::sync::atomic::Ordering::Relaxed);
+            is_drained.store(true, Ordering::Relaxed);
         });
         executor.spawn(1, async {
             let mut numbers = Numbers(seed);
             let mut after = 40;
             while after > 0 {
-                after -= usize::from(is_drained.load(std::sync::atomic::Ordering::Relaxed));
+                after -= usize::from(is_drained.load(Ordering::Relaxed));
                 let own = key(numbers.below(PAIRS * 2));
                 match numbers.below(6) {
                     0 | 1 => {

@@ -146,7 +146,7 @@ impl<F: Fabric> Blocks<F> {
         Ok(())
     }
 
-    /// Returns the words of a node's block table.
+    /// Returns the words of a node's block table; none if the node has left the pool.
     pub(crate) async fn read_block_table(
         &self,
         endpoint: &mut F::Endpoint,
@@ -164,7 +164,11 @@ impl<F: Fabric> Blocks<F> {
         if reads.is_empty() {
             return Ok(Vec::new());
         }
-        let done = submit(endpoint, batch).await?;
+        let done = match submit(endpoint, batch).await {
+            // It has left since the batch was made.
+            Err(_) if self.layout().is_removed(node) => return Ok(Vec::new()),
+            done => done?,
+        };
         Ok(reads.iter().flat_map(|&read| done.words(read)).copied().collect())
     }
 

@@ -33,7 +33,7 @@ use super::addition::Adding;
 use super::member::{self, MemberTable};
 use super::membership::Members;
 use super::roster::{Roster, Stage};
-use super::superblock::{self, Superblock};
+use super::superblock::{self, Found, Superblock};
 use crate::blocks::{Blocks, Layout, MemberId, NodeUse};
 use crate::error::PoolError;
 use crate::region::{DIRECTORY_AT, NODE_LINE_BYTES};
@@ -92,12 +92,20 @@ fn parse(words: &[u64]) -> Option<ExpectedNode> {
     is_node.then_some(ExpectedNode { address, bytes: words[1], id: words[ID] })
 }
 
-/// Returns which of the first `count` nodes have left.
-pub(super) async fn removed<E: Endpoint>(endpoint: &mut E, count: u8) -> Result<Vec<bool>, PoolError> {
+/// Returns which nodes of a roster have left. A node that is *Gone* counts: its superblock may be
+/// cleared although its line is READY.
+pub(super) async fn removed<E: Endpoint>(endpoint: &mut E, roster: Roster) -> Result<Vec<bool>, PoolError> {
     let mut batch = endpoint.batch();
-    let reads: Vec<_> = (0..count).map(|node| batch.read(line_addr(node), 1)).collect();
+    let reads: Vec<_> = (0..roster.count).map(|node| batch.read(line_addr(node), 1)).collect();
     let done = submit(endpoint, batch).await?;
-    Ok(reads.into_iter().map(|read| done.words(read)[0] == REMOVED).collect())
+    let has_left = |node: u8, word: u64| word == REMOVED || roster.leaving == Some((node, Stage::Gone));
+    Ok((0..).zip(reads).map(|(node, read)| has_left(node, done.words(read)[0])).collect())
+}
+
+/// Reads whether a node has left.
+pub(super) async fn has_left<E: Endpoint>(endpoint: &mut E, node: u8) -> Result<bool, PoolError> {
+    let roster = Roster::read(endpoint).await?;
+    Ok(removed(endpoint, roster).await?.get(usize::from(node)) == Some(&true))
 }
 
 /// Writes into a node's line that it has left. Does nothing if the line has it already.
@@ -135,7 +143,8 @@ pub(crate) async fn uses_of<E: Endpoint>(
     roster: Roster,
 ) -> Result<Uses, PoolError> {
     let mut uses = Vec::new();
-    let removed = removed(endpoint, roster.count.min(layout.node_count())).await?;
+    let known = Roster { count: roster.count.min(layout.node_count()), ..roster };
+    let removed = removed(endpoint, known).await?;
     for (node, is_removed) in (0..).zip(removed) {
         let leaving = roster.leaving.filter(|(leaving, _)| *leaving == node).map(|(_, stage)| stage);
         let used = match leaving {
@@ -220,6 +229,19 @@ pub(crate) enum Absent {
     Expected,
 }
 
+/// Adds a node to the layout that has left.
+fn retire<F: Fabric>(
+    fabric: &F,
+    layout: &Layout,
+    node: u8,
+    expected: &ExpectedNode,
+) -> Result<(), PoolError> {
+    fabric.remote_nodes().retire_node(node, expected)?;
+    layout.add_node(usize::from(node), expected.bytes)?;
+    layout.set_use(node, NodeUse::Removed);
+    Ok(())
+}
+
 /// Makes the fabric reach all of the first `count` nodes, and adds them to the layout. Several
 /// threads may do so at once.
 pub(crate) async fn learn<F: Fabric>(
@@ -231,12 +253,9 @@ pub(crate) async fn learn<F: Fabric>(
     absent: Absent,
 ) -> Result<(), PoolError> {
     for node in layout.node_count()..count {
-        let line = read_line(endpoint, node).await?;
-        let expected = parse(&line).ok_or(NO_ADDRESS)?;
-        if line[0] == REMOVED {
-            fabric.remote_nodes().retire_node(node, &expected)?;
-            layout.add_node(usize::from(node), expected.bytes)?;
-            layout.set_use(node, NodeUse::Removed);
+        let expected = look_up(endpoint, node).await?;
+        if has_left(endpoint, node).await? {
+            retire(fabric, layout, node, &expected)?;
             continue;
         }
         if usize::from(node) >= fabric.nodes() {
@@ -253,14 +272,21 @@ pub(crate) async fn learn<F: Fabric>(
         }
         let bytes = expected.bytes;
         let found = superblock::read_or_disown(fabric, endpoint, node, fabric.node_bytes(node)).await?;
-        let Some(found) = found else {
-            if absent == Absent::Refused {
+        let found = match found {
+            Found::Superblock(found) => found,
+            Found::Left => {
+                retire(fabric, layout, node, &expected)?;
+                continue;
+            }
+            Found::Lost if absent == Absent::Refused => {
                 fabric.remote_nodes().forget_node(node);
                 return Err(FabricError::Lost { node }.into());
             }
-            expect(fabric, node, &expected)?;
-            layout.add_node(usize::from(node), bytes)?;
-            continue;
+            Found::Lost => {
+                expect(fabric, node, &expected)?;
+                layout.add_node(usize::from(node), bytes)?;
+                continue;
+            }
         };
         if found != *superblock || fabric.node_bytes(node) != bytes {
             return Err(PoolError::NodeMismatch { node, what: "it belongs to another pool" });

@@ -20,7 +20,7 @@
 use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr};
 
 use super::membership::Members;
-use super::nodes::{mark_removed, removed};
+use super::nodes::{has_left, mark_removed};
 use super::roster::{Roster, Stage};
 use crate::blocks::{BlockState, BlockWord, Blocks};
 use crate::error::PoolError;
@@ -80,7 +80,7 @@ impl Members {
             }
             None => {}
         }
-        if removed(endpoint, roster.count).await?.get(usize::from(node)) == Some(&true) {
+        if has_left(endpoint, node).await? {
             return Err(PoolError::Options("this memory node has left the pool already"));
         }
         if remote.is_absent(node) {

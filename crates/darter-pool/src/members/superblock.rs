@@ -194,23 +194,36 @@ pub(crate) async fn read_node<E: Endpoint>(
     Superblock::parse(&words, node, bytes)
 }
 
-/// Reads a node's superblock. If the node holds none, makes the fabric disown the node and returns
-/// `None`: a memory node without a disk is empty when it comes back. Node 0 is never disowned, nor
-/// is a node that its provider cannot tell from others.
+/// What is on a memory node.
+pub(super) enum Found {
+    Superblock(Superblock),
+    /// No pool, although the directory names the node.
+    Lost,
+    /// It has left the pool.
+    Left,
+}
+
+/// Reads a node's superblock. If the node holds none, makes the fabric disown the node: a memory
+/// node without a disk is empty when it comes back. Node 0 is never disowned, nor is a node that its
+/// provider cannot tell from others, nor one that has left the pool since the caller looked.
 pub(super) async fn read_or_disown<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
     node: u8,
     bytes: u64,
-) -> Result<Option<Superblock>, PoolError> {
-    match read_node(endpoint, node, bytes).await {
+) -> Result<Found, PoolError> {
+    let found = read_node(endpoint, node, bytes).await;
+    if found.is_err() && node > 0 && nodes::has_left(endpoint, node).await.unwrap_or(false) {
+        return Ok(Found::Left);
+    }
+    match found {
         Err(PoolError::NotAPool { .. } | PoolError::TooSmall { .. })
             if node > 0 && fabric.remote_nodes().node_id(node).is_some() =>
         {
             fabric.remote_nodes().disown_node(node);
-            Ok(None)
+            Ok(Found::Lost)
         }
-        found => found.map(Some),
+        found => found.map(Found::Superblock),
     }
 }
 
@@ -222,32 +235,30 @@ pub(crate) async fn read<F: Fabric>(
     endpoint: &mut F::Endpoint,
     node_bytes: &mut [u64],
 ) -> Result<(Superblock, u8), PoolError> {
-    let Some(superblock) =
-        read_or_disown(fabric, endpoint, 0, node_bytes.first().copied().unwrap_or(0)).await?
-    else {
-        return Err(PoolError::NotAPool { node: 0 });
-    };
-    let count = Roster::read(endpoint).await?.count;
+    let superblock = read_node(endpoint, 0, node_bytes.first().copied().unwrap_or(0)).await?;
+    let roster = Roster::read(endpoint).await?;
+    let count = roster.count;
     if u32::from(count) < superblock.nodes {
         return Err(PoolError::Damaged { node: 0, what: "its count of nodes is invalid" });
     }
-    let removed = nodes::removed(endpoint, count).await?;
+    let removed = nodes::removed(endpoint, roster).await?;
     for (node, bytes) in (0..).zip(&mut *node_bytes).skip(1) {
-        if removed.get(usize::from(node)) == Some(&true) {
-            let expected = nodes::look_up(endpoint, node).await?;
-            fabric.remote_nodes().retire_node(node, &expected)?;
-            *bytes = expected.bytes;
-            continue;
-        }
-        if *bytes == 0 {
-            continue;
-        }
-        let Some(found) = read_or_disown(fabric, endpoint, node, *bytes).await? else {
-            *bytes = 0;
-            continue;
+        let found = match removed.get(usize::from(node)) {
+            Some(true) => Found::Left,
+            _ if *bytes == 0 => Found::Lost,
+            _ => read_or_disown(fabric, endpoint, node, *bytes).await?,
         };
-        if superblock != found {
-            return Err(PoolError::NodeMismatch { node, what: "it belongs to another pool" });
+        match found {
+            Found::Left => {
+                let expected = nodes::look_up(endpoint, node).await?;
+                fabric.remote_nodes().retire_node(node, &expected)?;
+                *bytes = expected.bytes;
+            }
+            Found::Lost => *bytes = 0,
+            Found::Superblock(found) if superblock == found => {}
+            Found::Superblock(_) => {
+                return Err(PoolError::NodeMismatch { node, what: "it belongs to another pool" });
+            }
         }
     }
     if node_bytes.len() > usize::from(count) {
