@@ -53,7 +53,8 @@ pub struct Drained {
     pub bytes: u64,
     /// Whether the node has left the pool; if not, `watch` has ended the call before.
     pub is_removed: bool,
-    /// Slots of members that may still use the node, because they have not responded for a lease.
+    /// Slots of members that may still use the node, because they have not responded for a lease and
+    /// `watch` has ended the call.
     pub behind: Vec<u32>,
 }
 
@@ -96,7 +97,8 @@ pub async fn drain<F: Fabric, I: OrderedIndex<F>>(
     let mut drain = Drain { index, watch, progress, refusals: 0 };
     let mut drained = Drained::default();
     if drain.run(client, removal).await?.is_continue() {
-        (drained.is_removed, drained.behind) = (true, pool.await_removal(client).await?);
+        drained.is_removed = true;
+        drained.behind = drain.await_departure(client).await?;
     }
     (drained.objects, drained.bytes) = (drain.progress.objects, drain.progress.bytes);
     Ok(drained)
@@ -193,6 +195,19 @@ impl<I> Drain<'_, I> {
             }
             if self.report(DrainStage::Members(behind)).is_break() {
                 return Ok(ControlFlow::Break(()));
+            }
+            pool.evict(client).await?;
+        }
+    }
+
+    /// Waits until no member uses the node that has left. Returns the slots of those that may, if
+    /// `watch` has ended that.
+    async fn await_departure<F: Fabric>(&mut self, client: &mut Client<F>) -> Result<Vec<u32>> {
+        let pool = client.pool().clone();
+        loop {
+            let behind = pool.await_removal(client).await?;
+            if behind.is_empty() || self.report(DrainStage::Members(behind.clone())).is_break() {
+                return Ok(behind);
             }
             pool.evict(client).await?;
         }

@@ -175,7 +175,7 @@ impl Tcp {
         self.links.control.request(&self.links.session, node, kind, about)
     }
 
-    /// Does the same, unless the node leaves the pool meanwhile.
+    /// Does the same, unless the node leaves the pool during the request.
     fn request_in_use(&self, node: u8, kind: RequestKind, about: Control) -> Result<(), FabricError> {
         match self.request(node, kind, about) {
             Err(_) if self.links.session.retired.contains(node) => Ok(()),

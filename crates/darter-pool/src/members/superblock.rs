@@ -205,7 +205,7 @@ pub(super) enum Found {
 
 /// Reads a node's superblock. If the node holds none, makes the fabric disown the node: a memory
 /// node without a disk is empty when it comes back. Node 0 is never disowned, nor is a node that its
-/// provider cannot tell from others, nor one that has left the pool since the caller looked.
+/// provider cannot tell from others, nor a node that has left the pool since the caller read the directory.
 pub(super) async fn read_or_disown<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
