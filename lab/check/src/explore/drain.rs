@@ -1,8 +1,8 @@
 //! Drains of a plan's clients: a part of one, of the last memory node.
 //!
 //! A drain waits until all members follow it, and until operations that had begun before are over.
-//! Processes are killed during one, or other processes are, and clients cancel theirs. There are no
-//! faults that stop a client for longer than a lease, which shuts the others out of the drain.
+//! In a run a process does upkeep only when its clients say so, and a client can stop for longer than
+//! a lease. So drains are in runs of one process, without faults that stop a client.
 
 use super::fault::Fault;
 use super::op::Op;
@@ -20,23 +20,20 @@ const RUNS_ONE_IN: u64 = 6;
 /// Steps of an index of any scenario.
 const STEPS_MAX: u32 = 40;
 
-/// Adds a drain, or two, to some of the runs on several memory nodes. In half of those without a
-/// death the clients then are threads of one process. All other plans stay as they are.
+/// Adds a drain, or two, to some of the runs on several memory nodes, whose clients then are threads
+/// of one process. All other plans stay as they are.
 pub(super) fn mix_in(plan: &mut Plan, dice: &mut Dice) {
     let loads = plan.clients.iter().flatten().any(|op| matches!(op, Op::Load(_)));
     // The indexes with transactions are those that can move their objects.
     if !plan.scenario.transacts || loads || plan.nodes < 2 || !dice.one_in(RUNS_ONE_IN) {
         return;
     }
-    let goes_on = |fault: &Fault| matches!(fault, Fault::Cancel(..) | Fault::Drop(..) | Fault::Kill(..));
+    let goes_on = |fault: &Fault| matches!(fault, Fault::Cancel(..) | Fault::Drop(..));
     let is_calm = plan.faults.iter().all(goes_on) && plan.groups.is_none();
     if !is_calm || plan.medium != Medium::Never {
         return;
     }
-    let has_death = plan.faults.iter().any(|fault| matches!(fault, Fault::Kill(..)));
-    if dice.one_in(2) && !has_death {
-        plan.processes.fill(0);
-    }
+    plan.processes.fill(0);
     let clients = plan.clients.len() as u64;
     for _ in 0..=dice.below(2) {
         let ops = &mut plan.clients[dice.below(clients) as usize];
