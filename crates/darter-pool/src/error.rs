@@ -151,10 +151,23 @@ pub enum PoolError {
         "the snapshot cannot begin: {0}; let that process continue, or end it, and try again; nothing was changed"
     )]
     SnapshotHeldBack(Laggard),
+    /// A snapshot cannot begin, because a member is a program that does not know snapshots.
+    #[error(
+        "the snapshot cannot begin: member {member} (process {pid}) is of an earlier version, which does not \
+         preserve the values that a snapshot needs; upgrade or end that process, and try again \
+         (docs/compatibility.md); nothing was changed"
+    )]
+    SnapshotUnknown {
+        /// Its slot.
+        member: u32,
+        /// Its process id, as it wrote it.
+        pid: u64,
+    },
     /// The snapshot was ended by another member, or by this process.
     #[error(
-        "the snapshot was given up: the pool has no room for the old values of the keys that change, or its owner \
-         was believed dead; delete something or use a larger pool, and try again"
+        "the snapshot was given up: the pool has no room for the old values of the keys that change, its owner was \
+         believed dead, or a program of an earlier version opened the pool; delete something or use a larger pool, \
+         upgrade all programs, and try again"
     )]
     SnapshotOver,
     /// Closing found other handles of this process. Dropping the last of them closes the pool.

@@ -264,7 +264,8 @@ impl<F: Fabric> Pool<F> {
     /// milliseconds before, they wait. The client must not be pinned.
     ///
     /// # Errors
-    /// [`PoolError::SnapshotTaken`]; [`PoolError::SnapshotHeldBack`]; those of [`Pool::maintain`].
+    /// [`PoolError::SnapshotTaken`]; [`PoolError::SnapshotHeldBack`];
+    /// [`PoolError::SnapshotUnknown`]; those of [`Pool::maintain`].
     pub async fn begin_snapshot(&self, client: &mut Client<F>) -> Result<SnapshotId, PoolError> {
         let (process, endpoint) = client.parts();
         let Process { blocks, members, reclamation, .. } = process;

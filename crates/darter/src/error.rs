@@ -438,6 +438,7 @@ fn kind_of_pool(error: &PoolError) -> ErrorKind {
         | PoolError::SnapshotTaken { .. }
         | PoolError::SnapshotOpen
         | PoolError::SnapshotHeldBack(_)
+        | PoolError::SnapshotUnknown { .. }
         | PoolError::SnapshotOver => ErrorKind::Snapshot,
         PoolError::Options(_) | PoolError::TooSmall { .. } => ErrorKind::Usage,
         PoolError::Fabric(error) => kind_of_fabric(error),

@@ -74,7 +74,8 @@ impl Store {
     /// # Errors
     /// Fails with [`PoolError::SnapshotTaken`] while another snapshot of the pool is open, in any
     /// process; with [`PoolError::SnapshotHeldBack`] if a process that has the pool open is stopped in
-    /// the middle of an operation; with [`Error::ReadOnly`] in a store that was opened read-only, since
+    /// the middle of an operation, and with [`PoolError::SnapshotUnknown`] if one is of a version without
+    /// snapshots; with [`Error::ReadOnly`] in a store that was opened read-only, since
     /// a snapshot needs room in the pool; or if the pool fails.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
         Snapshot::begin(self.membership(), KeySpace::Program)

@@ -95,7 +95,7 @@ impl Worker {
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "trace", skip_all))]
     pub async fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
         if self.is_in_transaction() {
-            return Box::pin(self.get_noted(key.as_ref(), <[u8]>::to_vec)).await;
+            return self.get_noted(key.as_ref(), <[u8]>::to_vec).await;
         }
         let key = self.space.place(key.as_ref(), &mut self.place)?;
         let link = &mut self.link;
@@ -118,7 +118,7 @@ impl Worker {
         f: impl FnOnce(&[u8]) -> R + Send,
     ) -> Result<Option<R>, Error> {
         if self.is_in_transaction() {
-            return Box::pin(self.get_noted(key.as_ref(), f)).await;
+            return self.get_noted(key.as_ref(), f).await;
         }
         let key = self.space.place(key.as_ref(), &mut self.place)?;
         let (link, mut f) = (&mut self.link, Some(f));
@@ -251,7 +251,7 @@ impl Worker {
     ) -> Result<PutOutcome, Error> {
         self.verify_writable()?;
         if self.is_in_transaction() {
-            return Box::pin(self.put_noted(key.as_ref(), value.as_ref(), condition)).await;
+            return self.put_noted(key.as_ref(), value.as_ref(), condition).await;
         }
         let key = self.space.place(key.as_ref(), &mut self.place)?;
         let value = value.as_ref();
@@ -302,7 +302,7 @@ impl Worker {
     pub async fn discard(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         self.verify_writable()?;
         if self.is_in_transaction() {
-            return Box::pin(self.update_noted(key.as_ref(), |_| Change::Remove)).await;
+            return self.update_noted(key.as_ref(), |_| Change::Remove).await;
         }
         let key = self.space.place(key.as_ref(), &mut self.place)?;
         let link = &mut self.link;
@@ -340,7 +340,7 @@ impl Worker {
                 Some(old) if is_wanted(old) => Change::Remove,
                 _ => Change::Keep,
             };
-            return Box::pin(self.update_noted(key.as_ref(), decide)).await;
+            return self.update_noted(key.as_ref(), decide).await;
         }
         let key = self.space.place(key.as_ref(), &mut self.place)?;
         let link = &mut self.link;
@@ -410,7 +410,7 @@ impl Worker {
     ) -> Result<bool, Error> {
         self.verify_writable()?;
         if self.is_in_transaction() {
-            return Box::pin(self.update_noted(key.as_ref(), decide)).await;
+            return self.update_noted(key.as_ref(), decide).await;
         }
         let mut changes = false;
         let mut decide = |old: Option<&[u8]>, new: &mut Vec<u8>| {

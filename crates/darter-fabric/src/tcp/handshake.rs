@@ -3,8 +3,8 @@
 use super::connection::Connection;
 use super::options::TcpOptions;
 use crate::FabricError;
-use crate::wire::proof::{self, Side, Transcript};
-use crate::wire::{self, Channel, Hello, Opening, Refusal, Welcome};
+use crate::wire::proof::{self, Nonce, Side, Transcript};
+use crate::wire::{self, Answer, Channel, Hello, Opening, Refusal, Versions, Welcome};
 use bytemuck::Pod;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -38,7 +38,7 @@ impl Caller {
     }
 }
 
-/// Connects to the node at one address.
+/// Connects to the node at one address, in the newest version of the protocol that both speak.
 ///
 /// # Errors
 /// [`FabricError::Io`] if another attempt may succeed, [`FabricError::Geometry`] and
@@ -50,58 +50,52 @@ pub(super) fn greet(
     caller: Caller,
     options: &TcpOptions,
 ) -> Result<(Connection, Welcome), FabricError> {
-    let session = caller.session;
-    let failed = |action| move |error| FabricError::io(Path::new(address), action, error);
-    let channel = Channel::connected(reach(address, patience)?, options.tls.as_ref(), address);
-    let mut greeting = Greeting {
-        address,
-        connection: Connection::new(channel.map_err(failed("set up its socket"))?),
-        deadline: Instant::now() + patience,
-    };
-    let client = proof::nonce().map_err(failed("draw a nonce for it"))?;
-    let Caller { channel, attempt, .. } = caller;
-    greeting.say(&Hello { channel, attempt, ..Hello::new(session, client) });
-    let opening: Opening = greeting.hear()?;
-    if opening.magic != wire::MAGIC {
-        return Err(greeting.lost(io::ErrorKind::InvalidData.into()));
-    }
-    if opening.version != wire::VERSION {
+    greet_in(Versions::SPOKEN, patience, address, node, caller, options)
+}
+
+/// [`greet`], for a program that speaks these versions.
+fn greet_in(
+    spoken: Versions,
+    patience: Duration,
+    address: &str,
+    node: u8,
+    caller: Caller,
+    options: &TcpOptions,
+) -> Result<(Connection, Welcome), FabricError> {
+    let (mut asked, deadline) = (spoken.newest, Instant::now() + patience);
+    loop {
+        let failed = |action| move |error| FabricError::io(Path::new(address), action, error);
+        let channel = Channel::connected(reach(address, patience)?, options.tls.as_ref(), address);
+        let mut greeting = Greeting {
+            address,
+            connection: Connection::new(channel.map_err(failed("set up its socket"))?),
+            deadline,
+        };
+        let client = proof::nonce().map_err(failed("draw a nonce for it"))?;
+        let Caller { session, channel, attempt } = caller;
+        let mut hello = Hello { channel, attempt, ..Hello::new(session, client) };
+        hello.opening.version = asked;
+        greeting.say(&hello);
+        let opening: Opening = greeting.hear()?;
+        if opening.magic != wire::MAGIC {
+            return Err(greeting.lost(io::ErrorKind::InvalidData.into()));
+        }
+        let way_out = match spoken.answer(asked, opening.version) {
+            Answer::Agreed => return greeting.conclude(opening.code, client, session, node, options),
+            // Each time an older version.
+            Answer::Again(version) => {
+                asked = version;
+                continue;
+            }
+            Answer::IsNewer => "upgrade this program",
+            Answer::IsOlder => "upgrade the memory node, or use an older program",
+        };
+        let other = opening.version;
         return Err(FabricError::geometry(format!(
-            "{address}: it speaks version {} of the protocol, this program version {}; use the same release",
-            opening.version,
-            wire::VERSION
+            "{address}: the memory node speaks version {other} of the protocol, this program {spoken}; {way_out} \
+             (docs/compatibility.md)"
         )));
     }
-    refused(opening.code, node, "")?;
-    let transcript = Transcript { client, node: greeting.hear()?, session };
-    // The file of the token may change while this waits.
-    let token = options.token.current();
-    greeting.say(&transcript.prove(token.first(), Side::Client));
-    let welcome: Welcome = greeting.hear()?;
-    let text = greeting.hear_text(welcome.text_bytes)?;
-    if welcome.refusal != Refusal::Credentials as u32 {
-        // A refusal by an unverified node is not trusted either.
-        believe(address, &transcript, token.first(), &welcome.proof)?;
-    }
-    refused(welcome.refusal, node, &text)?;
-    if welcome.region_bytes > crate::OFFSET_LIMIT || !welcome.region_bytes.is_multiple_of(8) {
-        return Err(FabricError::geometry(format!(
-            "{address}: a memory node of {} bytes; its size must be whole words, at most {} bytes",
-            welcome.region_bytes,
-            crate::OFFSET_LIMIT
-        )));
-    }
-    let is_durable = welcome.flags & wire::IS_DURABLE != 0;
-    if options.must_be_durable && !is_durable {
-        return Err(FabricError::geometry(format!(
-            "{address}: the memory node is not durable; start it with `--durability log --log DIR`, or name the pool \
-             without `durability=log`"
-        )));
-    }
-    let mut connection = greeting.connection;
-    connection.frame_bytes = welcome.frame_bytes.clamp(4096, wire::FRAME_BYTES_MAX);
-    connection.view = (welcome.flags & wire::IS_REPLICA != 0).then_some(welcome.view);
-    Ok((connection, welcome))
 }
 
 /// Returns a socket to the first address of `host:port` that accepts a connection.
@@ -144,6 +138,48 @@ fn believe(
 }
 
 impl Greeting<'_> {
+    /// Proves each side to the other after the node has agreed to the hello, unless it has refused it.
+    fn conclude(
+        mut self,
+        code: u32,
+        client: Nonce,
+        session: u64,
+        node: u8,
+        options: &TcpOptions,
+    ) -> Result<(Connection, Welcome), FabricError> {
+        let address = self.address;
+        refused(code, node, "")?;
+        let transcript = Transcript { client, node: self.hear()?, session };
+        // The file of the token may change while this waits.
+        let token = options.token.current();
+        self.say(&transcript.prove(token.first(), Side::Client));
+        let welcome: Welcome = self.hear()?;
+        let text = self.hear_text(welcome.text_bytes)?;
+        if welcome.refusal != Refusal::Credentials as u32 {
+            // A refusal by an unverified node is not trusted either.
+            believe(address, &transcript, token.first(), &welcome.proof)?;
+        }
+        refused(welcome.refusal, node, &text)?;
+        if welcome.region_bytes > crate::OFFSET_LIMIT || !welcome.region_bytes.is_multiple_of(8) {
+            return Err(FabricError::geometry(format!(
+                "{address}: a memory node of {} bytes; its size must be whole words, at most {} bytes",
+                welcome.region_bytes,
+                crate::OFFSET_LIMIT
+            )));
+        }
+        let is_durable = welcome.flags & wire::IS_DURABLE != 0;
+        if options.must_be_durable && !is_durable {
+            return Err(FabricError::geometry(format!(
+                "{address}: the memory node is not durable; start it with `--durability log --log DIR`, or name the pool \
+                 without `durability=log`"
+            )));
+        }
+        let Self { mut connection, .. } = self;
+        connection.frame_bytes = welcome.frame_bytes.clamp(4096, wire::FRAME_BYTES_MAX);
+        connection.view = (welcome.flags & wire::IS_REPLICA != 0).then_some(welcome.view);
+        Ok((connection, welcome))
+    }
+
     fn say<T: Pod>(&mut self, what: &T) {
         self.connection.out.bytes.extend_from_slice(wire::as_bytes(what));
     }
@@ -183,6 +219,82 @@ impl Greeting<'_> {
             FabricError::io(Path::new(address), action, error)
         } else {
             FabricError::io(Path::new(address), "get a greeting from it", error)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Challenge;
+    use crate::wire::proof::Proof;
+    use bytemuck::Zeroable;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    /// A version that this program does not have.
+    const FUTURE: u32 = wire::VERSION + 3;
+
+    /// Greets a node that speaks these versions, as a program that speaks `spoken`. Returns the
+    /// result, and the versions of the hellos.
+    fn meet(spoken: Versions, node: Versions) -> (Result<Welcome, FabricError>, Vec<u32>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let serve = std::thread::spawn(move || {
+            let mut asked = Vec::new();
+            loop {
+                let mut stream = listener.accept().unwrap().0;
+                let mut bytes = [0; size_of::<Hello>()];
+                stream.read_exact(&mut bytes).unwrap();
+                let hello: Hello = wire::head(&bytes).unwrap();
+                let version = hello.opening.version;
+                let is_known = node.include(version);
+                asked.push(version);
+                let mut challenge =
+                    Challenge::new(if is_known { Refusal::None } else { Refusal::Version }, [0; 32]);
+                challenge.opening.version = if is_known { version } else { node.newest };
+                stream.write_all(wire::as_bytes(&challenge)).unwrap();
+                if is_known {
+                    stream.read_exact(&mut [0; size_of::<Proof>()]).unwrap();
+                    // Flags and a word that this program does not know.
+                    let flags = wire::IS_DURABLE | 1 << 31;
+                    let frame_bytes = wire::FRAME_BYTES_MAX;
+                    let welcome =
+                        Welcome { region_bytes: 4096, frame_bytes, flags, reserved: 5, ..Welcome::zeroed() };
+                    stream.write_all(wire::as_bytes(&welcome)).unwrap();
+                }
+                if is_known || !spoken.include(node.newest) || node.newest > spoken.newest {
+                    return asked;
+                }
+            }
+        });
+        let options = TcpOptions { must_be_durable: true, ..TcpOptions::default() };
+        let met = greet_in(spoken, Duration::from_secs(60), &address, 0, Caller::of(7), &options);
+        (met.map(|(_, welcome)| welcome), serve.join().unwrap())
+    }
+
+    #[test]
+    fn an_older_and_a_newer_program_speak_the_newest_version_of_both() {
+        let (older, newer) = (Versions { oldest: 4, newest: 5 }, Versions { oldest: 5, newest: 7 });
+        for (client, node, hellos) in
+            [(newer, older, vec![7, 5]), (older, newer, vec![5]), (newer, newer, vec![7])]
+        {
+            let (met, asked) = meet(client, node);
+            assert_eq!(met.unwrap().region_bytes, 4096);
+            assert_eq!(asked, hellos, "{client}, {node}");
+        }
+    }
+
+    #[test]
+    fn programs_without_a_common_version_name_both_and_the_way_out() {
+        let future = Versions { oldest: FUTURE, newest: FUTURE };
+        for (client, node, way_out) in [
+            (Versions::SPOKEN, future, "upgrade this program"),
+            (future, Versions::SPOKEN, "upgrade the memory node"),
+        ] {
+            let error = meet(client, node).0.unwrap_err().to_string();
+            let named = format!("speaks version {} of the protocol, this program {client}", node.newest);
+            assert!(error.contains(&named) && error.contains(way_out), "{error}");
         }
     }
 }

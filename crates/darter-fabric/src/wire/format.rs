@@ -18,9 +18,12 @@
 //! proofs ([`super::proof`]) show that each side knows the token, which is never sent; a side
 //! without a token uses an empty one. A node without a token accepts any proof, a client without
 //! one accepts any node. The first 16 bytes of hello and challenge are the same in every version: a
-//! node that receives another version replies [`Refusal::Version`] with a nonce of zeros, and
-//! closes the connection. All of it may use TLS ([`super::ClientTls`]), which does not change the
-//! format.
+//! node that does not speak the hello's version replies [`Refusal::Version`] with the newest that it
+//! speaks and a nonce of zeros, and closes the connection ([`super::Versions`]). All of it may use
+//! TLS ([`super::ClientTls`]), which does not change the format.
+//!
+//! Within a version, a node announces what it can do by the welcome's flags. Both ends ignore flags
+//! that they do not know, and words that are zero here.
 //!
 //! A connection is a reliable ordered channel, so requests execute, and their replies come, in the
 //! order they were sent; the id detects a peer that lost synchronization. Only the reply to a call
@@ -41,7 +44,7 @@ use bytemuck::{Pod, Zeroable, bytes_of};
 
 /// "DARTERTC", the first word that each side sends.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"DARTERTC");
-/// The version of this protocol.
+/// The newest version of this protocol.
 pub const VERSION: u32 = 6;
 /// Maximum bytes of a token.
 pub const TOKEN_BYTES_MAX: usize = 256;
@@ -68,7 +71,7 @@ pub const HEADER_BYTES: usize = 16;
 pub enum Refusal {
     /// The request was carried out.
     None = 0,
-    /// Another protocol, or another version of it.
+    /// A version of the protocol that the node does not speak.
     Version = 1,
     /// No token, or a wrong one.
     Credentials = 2,
@@ -194,7 +197,7 @@ impl RequestKind {
 pub struct Opening {
     /// [`MAGIC`].
     pub magic: u64,
-    /// [`VERSION`].
+    /// The version of what follows; in a refusal, the newest that the node speaks.
     pub version: u32,
     /// From a client, the number of bytes after the first 32; from a node, a [`Refusal`]'s code.
     pub code: u32,

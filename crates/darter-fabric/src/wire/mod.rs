@@ -16,6 +16,7 @@ pub mod proof;
 #[cfg(feature = "tls")]
 mod tls;
 mod verbs;
+mod versions;
 
 pub use buffer::{Inbox, Outbox};
 pub use calls::{put_call, put_fault, take_call, take_fault, take_words};
@@ -34,6 +35,8 @@ pub use tls::{ClientTls, NodeTls};
 pub use tls::{IdentityFiles, TlsError};
 pub(crate) use verbs::take_answers;
 pub use verbs::{FrameVerbs, first_verb, put_verb};
+pub(crate) use versions::Answer;
+pub use versions::Versions;
 
 #[cfg(not(feature = "tls"))]
 use no_tls as tls;

@@ -44,7 +44,7 @@ pub(super) async fn push(call: &mut Call<'_>, end: End, must_exist: bool) -> Res
             })
             .await?;
             // Outside of the transaction, whose commit then does not depend on the other end.
-            if exists { call.keys.list_length(key).await?.max(elements.len()) } else { 0 }
+            if exists { Box::pin(call.keys.list_length(key)).await?.max(elements.len()) } else { 0 }
         }
     };
     call.reply.count(length);

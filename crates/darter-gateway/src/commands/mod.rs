@@ -45,6 +45,7 @@ mod publishing;
 mod random;
 mod ranks;
 mod runs;
+mod runs_of_lists;
 mod scan;
 #[cfg(feature = "scripts")]
 mod scripting;
@@ -86,6 +87,7 @@ use super::statistics::Ending;
 use super::subcommands::Subcommand;
 use super::table::{Command, CommandId, for_each_command};
 use ranks::By;
+use std::future::ready;
 use std::pin::{Pin, pin};
 
 macro_rules! dispatch {
@@ -100,7 +102,7 @@ macro_rules! dispatch {
                 $($(CommandId::$id)|* => {
                     async fn run_group(id: CommandId, $call: &mut Call<'_>) -> Result<(), Fault> {
                         match id {
-                            $(CommandId::$id => $run,)*
+                            $(CommandId::$id => boxed(move || $run).await,)*
                             _ => unreachable!("the command is not in the group {}", $group),
                         }
                     }
@@ -113,8 +115,8 @@ macro_rules! dispatch {
 
 for_each_command! { dispatch }
 
-/// Creates the future of a command that is larger than those of most commands, on the heap. In
-/// [`run`] it would take its place on the stack of every command.
+/// Creates the future of a command on the heap. Within [`run`], each command would move as many bytes
+/// as the largest one has.
 fn boxed<F: Future>(create: impl FnOnce() -> F) -> Pin<Box<F>> {
     Box::pin(create())
 }
@@ -289,4 +291,18 @@ fn unknown(args: &Arguments<'_>) -> Fault {
     }
     let (name, beginning) = (shown(args.get(0), 128), String::from_utf8_lossy(&beginning));
     Fault::said(format!("ERR unknown command '{name}', with args beginning with: {beginning}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_has_a_future_of_its_own_size() {
+        fn bytes<F: Future>(_: impl FnOnce(CommandId, &'static mut Call<'static>) -> F) -> usize {
+            size_of::<F>()
+        }
+        let bytes = bytes(run);
+        assert!(bytes <= 256, "{bytes} bytes move with each command");
+    }
 }

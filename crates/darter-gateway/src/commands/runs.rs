@@ -2,9 +2,11 @@
 //! transaction, which reads the key once and changes it once. Each request has the reply that it
 //! would have alone.
 //!
-//! A run is tried once. If another client changes the key at the same time, or the changes are too
-//! large for a transaction, the requests are executed one by one.
+//! A run is tried once. If another client changes the key at the same time, if the changes are too
+//! large for a transaction, or if the key's elements have records of their own, the requests are
+//! executed one by one.
 
+use super::runs_of_lists::at_one_end;
 use super::transactions::{Body, is_too_large, once, run_one};
 use super::{admit, notifying, tracking, wake};
 use crate::call::{Call, Client};
@@ -104,20 +106,13 @@ pub(crate) async fn execute_run<'r>(
         let command = admit(&mut of(call, args), Command::named(args.get(0))).ok()?;
         run.push((command, args, Ending::Failed));
     }
-    let (key, locks) = (run.first()?.1.get(1), call.keys.locks());
-    let guard = locks.lock_head(key).await;
+    let key = run.first()?.1.get(1);
     notifying::begin(call);
     let unreported = tracking::begin(call);
-    let mut body = async |call: &mut Call<'_>| {
-        for (command, args, ending) in &mut run {
-            *ending = run_one(command, &mut of(call, *args)).await?;
-            call.limit()?;
-            turns::worked().await;
-        }
-        Ok(if call.keys.is_changing() { Body::Done } else { Body::Abandoned })
+    let done = match at_one_end(call, &mut run).await {
+        Ok(false) => in_transaction(call, key, &mut run).await,
+        done => done,
     };
-    let done = once(call, &mut BTreeSet::new(), 0, &mut body).await;
-    drop(guard);
     unreported.report(call);
     if !matches!(done, Ok(true)) {
         call.reply.take_back(start);
@@ -141,6 +136,28 @@ pub(crate) async fn execute_run<'r>(
         call.client.info.did(command, args, call.client.is_resp3);
     }
     Some(run)
+}
+
+/// Executes the requests of a run in one transaction. Returns false if nothing has changed.
+async fn in_transaction(call: &mut Call<'_>, key: &[u8], run: &mut Executed<'_>) -> Result<bool, Fault> {
+    let locks = call.keys.locks();
+    let _guard = locks.lock_head(key).await;
+    let mut is_spread = false;
+    let mut body = async |call: &mut Call<'_>| {
+        for (command, args, ending) in &mut *run {
+            *ending = run_one(command, &mut of(call, *args)).await?;
+            call.limit()?;
+            turns::worked().await;
+            // Each request would add its records to the commit.
+            is_spread = call.keys.has_read_large(key)?;
+            if is_spread {
+                return Ok(Body::Abandoned);
+            }
+        }
+        Ok(if call.keys.is_changing() { Body::Done } else { Body::Abandoned })
+    };
+    let done = once(call, &mut BTreeSet::new(), 0, &mut body).await?;
+    Ok(done && !is_spread)
 }
 
 /// Returns whether an error of a run shows that nothing has changed.

@@ -247,7 +247,7 @@ pub(super) async fn run_alone(call: &mut Call<'_>, command: &'static Command) ->
         if is_large {
             return Ok(Body::Abandoned);
         }
-        Box::pin(super::run(command.id, call)).await?;
+        super::run(command.id, call).await?;
         // To verify that records are absent would cost as much as to add them.
         Ok(if call.keys.is_changing() { Body::Done } else { Body::Abandoned })
     });
@@ -367,7 +367,7 @@ async fn run_and_commit(
     attempt: u16,
     body: &mut impl AsyncFnMut(&mut Call<'_>) -> Result<Body, Fault>,
 ) -> Result<bool, Fault> {
-    call.keys.begin(attempt, held).await?;
+    Box::pin(call.keys.begin(attempt, held)).await?;
     // To put heads in doubt changes no key.
     call.keys.take_events();
     let done = body(call).await;
@@ -375,7 +375,7 @@ async fn run_and_commit(
         return Ok(false);
     }
     match done? {
-        Body::Done => call.keys.commit().await,
+        Body::Done => Box::pin(call.keys.commit()).await,
         Body::Abandoned => {
             call.client.published.take();
             Ok(true)
@@ -416,7 +416,7 @@ pub(super) async fn run_one(command: &Command, call: &mut Call<'_>) -> Result<En
         let keys = keys.map(|at| (call.client.database, call.args.get(at).to_vec()));
         call.keys.changed.extend(keys.chain(named_keys::sent_to(command.id, &call.args)));
     }
-    match Box::pin(super::run(command.id, call)).await {
+    match super::run(command.id, call).await {
         Ok(()) => {
             notifying::report(call, command).await?;
             Ok(Ending::Done)

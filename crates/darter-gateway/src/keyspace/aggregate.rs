@@ -285,10 +285,11 @@ pub(super) async fn is_empty(session: &mut Session, aggregate: &Aggregate, now: 
         return Ok(false);
     }
     let Some(&family) = aggregate.kind.families().first() else { return Ok(false) };
+    // Boxed, since most commands need it for large keys only.
     let is_empty = if aggregate.kind == Kind::TimedHash {
-        have_ended(session, aggregate, now).await?
+        Box::pin(have_ended(session, aggregate, now)).await?
     } else {
-        session.scan_with(&aggregate.range(family), 1, |_, _| {}).await? == 0
+        Box::pin(session.scan_with(&aggregate.range(family), 1, |_, _| {})).await? == 0
     };
     if is_empty {
         session.has_read_all(aggregate)?;

@@ -11,7 +11,9 @@
 //! a large hash takes one change.
 
 use super::aggregate::{bury, doubtable, mark};
-use super::{Aggregate, Family, Head, KEY_BYTES, Keyspace, Kind, Scoped, TOGETHER_MAX, session};
+use super::{
+    Aggregate, Family, Head, KEY_BYTES, Keyspace, Kind, Scoped, TOGETHER_MAX, place_of_head, session,
+};
 use crate::fault::Fault;
 use crate::turns;
 use std::collections::BTreeSet;
@@ -52,6 +54,18 @@ impl Keyspace {
     /// Returns whether the transaction in progress changes a record.
     pub(crate) fn is_changing(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.is_changing())
+    }
+
+    /// Returns whether the transaction in progress has read the head of a key whose elements have records
+    /// of their own.
+    ///
+    /// # Errors
+    /// The store's errors.
+    pub(crate) fn has_read_large(&mut self, key: &[u8]) -> Result<bool, Fault> {
+        place_of_head(&mut self.key, key)?;
+        let read = session(&mut self.session, &self.store)?.read_by_transaction(&self.key)?;
+        let head = read.and_then(|record| Head::parse(record).ok());
+        Ok(head.is_some_and(|head| head.generation().is_some() && !head.kind.lasts()))
     }
 
     /// Reads the heads of keys together, so that the commands of the transaction find them in memory.

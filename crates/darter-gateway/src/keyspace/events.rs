@@ -1,5 +1,8 @@
 //! What a command does to keys, for keyspace notifications. A session records the keys whose records
 //! it changes, if that is requested; otherwise each change costs one comparison.
+//!
+//! The futures of changes are boxed here. A command calls them through several functions, each of
+//! which would move as many bytes.
 
 use super::aggregate::Session;
 use super::key_event::KeyEvent;
@@ -61,7 +64,7 @@ impl Session {
         at: impl AsRef<[u8]>,
         record: impl AsRef<[u8]>,
     ) -> Result<PutOutcome, Error> {
-        let outcome = self.worker.put(at.as_ref(), record).await;
+        let outcome = Box::pin(self.worker.put(at.as_ref(), record)).await;
         let outcome = self.noted(at.as_ref(), outcome)?;
         self.touched(at.as_ref());
         Ok(outcome)
@@ -75,7 +78,7 @@ impl Session {
         record: impl AsRef<[u8]>,
         condition: Condition<'_>,
     ) -> Result<PutOutcome, Error> {
-        let outcome = self.worker.put_if(at.as_ref(), record, condition).await;
+        let outcome = Box::pin(self.worker.put_if(at.as_ref(), record, condition)).await;
         let outcome = self.noted(at.as_ref(), outcome)?;
         if outcome != PutOutcome::Refused {
             self.touched(at.as_ref());
@@ -90,7 +93,11 @@ impl Session {
         at: impl AsRef<[u8]>,
         decide: impl FnMut(Option<&[u8]>) -> Change + Send,
     ) -> Result<bool, Error> {
-        let changes = self.worker.update(at.as_ref(), decide).await;
+        let changes = if self.worker.is_in_transaction() {
+            self.worker.update_in_transaction(at.as_ref(), decide).await
+        } else {
+            Box::pin(self.worker.update(at.as_ref(), decide)).await
+        };
         let changes = self.noted(at.as_ref(), changes)?;
         if changes {
             self.touched(at.as_ref());
@@ -105,7 +112,7 @@ impl Session {
         at: impl AsRef<[u8]>,
         is_wanted: impl FnMut(&[u8]) -> bool + Send,
     ) -> Result<bool, Error> {
-        let is_removed = self.worker.remove_if(at.as_ref(), is_wanted).await;
+        let is_removed = Box::pin(self.worker.remove_if(at.as_ref(), is_wanted)).await;
         let is_removed = self.noted(at.as_ref(), is_removed)?;
         if is_removed {
             self.touched(at.as_ref());
@@ -116,7 +123,7 @@ impl Session {
     /// As [`darter::engine::Worker::discard`].
     #[inline]
     pub(super) async fn discard(&mut self, at: impl AsRef<[u8]>) -> Result<bool, Error> {
-        let is_removed = self.worker.discard(at.as_ref()).await;
+        let is_removed = Box::pin(self.worker.discard(at.as_ref())).await;
         let is_removed = self.noted(at.as_ref(), is_removed)?;
         if is_removed {
             self.touched(at.as_ref());

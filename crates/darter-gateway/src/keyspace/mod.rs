@@ -430,7 +430,7 @@ impl Keyspace {
             if let Some(change) = changed {
                 return Ok(change?.result());
             }
-            if let Some(result) = self.change_aggregate(key, &mut decide).await? {
+            if let Some(result) = Box::pin(self.change_aggregate(key, &mut decide)).await? {
                 return Ok(result);
             }
             retries.again().await?;
@@ -551,7 +551,7 @@ impl Keyspace {
                 return Ok(false);
             }
             if session.remove_if(&self.key, |record| aggregate.is_of(record)).await? {
-                bury(session, &aggregate, usize::MAX).await?;
+                Box::pin(bury(session, &aggregate, usize::MAX)).await?;
                 if !lived {
                     session.expired(key, events);
                 }
@@ -566,7 +566,8 @@ impl Keyspace {
         place(&mut self.key, Family::Key, key);
         let now = self.now;
         let session = session(&mut self.session, &self.store)?;
-        remove_if_over(session, &self.key, now).await
+        // Boxed, since it is rare, but within the futures of most commands.
+        Box::pin(remove_if_over(session, &self.key, now)).await
     }
 
     /// Passes the heads of the first of several keys to `visit`, in their order, and `None` for

@@ -155,13 +155,15 @@ impl Keyspace {
                 Attempt::Outgrown => Box::pin(self.add_and_convert((key, kind), names, &order, by)).await?,
                 Attempt::Large(_) if names.len() > 1 && !in_parts => return Ok(None),
                 Attempt::Large(hash) if timed_change::made(makes_timed, hash.kind()) != hash.kind() => {
-                    if !in_parts && self.count_elements(key, REWRITTEN_MAX + 1).await? <= REWRITTEN_MAX {
+                    if !in_parts
+                        && Box::pin(self.count_elements(key, REWRITTEN_MAX + 1)).await? <= REWRITTEN_MAX
+                    {
                         return Ok(None);
                     }
                     Box::pin(self.make_timed(&hash)).await?;
                     None
                 }
-                Attempt::Large(aggregate) => self.add_to_large(&aggregate, names, by).await?,
+                Attempt::Large(aggregate) => Box::pin(self.add_to_large(&aggregate, names, by)).await?,
             };
             if tally.is_some() {
                 return Ok(tally);

@@ -86,6 +86,60 @@ fn runs_have_the_replies_of_requests_one_by_one() {
     }
 }
 
+/// Runs of one command on a list that becomes large and small again, and on a hash whose fields have
+/// records of their own.
+#[test]
+fn runs_of_one_command_have_the_replies_of_requests_one_by_one() {
+    let (alone, door) = (Door::open(), Door::open());
+    let (mut singly, mut together) = (alone.client(), door.client());
+    for field in 0..200 {
+        for client in [&mut singly, &mut together] {
+            client.say(&format!("hset large {field} {}", "v".repeat(20)));
+        }
+    }
+    let mut dice = Pcg64Mcg::seed_from_u64(7);
+    let commands = [
+        "lpush k #",
+        "lpush k # ## ###",
+        "rpush k #",
+        "rpush k # #",
+        "lpushx k #",
+        "rpushx k #",
+        "lpop k",
+        "rpop k",
+        "lpushx absent #",
+        "lpop absent",
+        "rpush large #",
+        "rpop large",
+        "hset large # x",
+        "hincrby large n 1",
+    ];
+    let long = "x".repeat(300);
+    for round in 0..400 {
+        // Lists whose elements have records of their own need transactions.
+        let is_long = dice.random_ratio(1, 6) && has_transactions();
+        let command = *commands.choose(&mut dice).unwrap();
+        let requests: Vec<Vec<Vec<u8>>> = (0..dice.random_range(4..30))
+            .map(|_| words(&command.replace('#', if is_long { &long } else { "#" }), &mut dice))
+            .collect();
+        if !has_transactions() && round % 4 == 0 {
+            singly.say("del k");
+            together.say("del k");
+        }
+        for (words, reply) in requests.iter().zip(pipeline(&mut together, &requests)) {
+            let expected = singly.ask(words);
+            assert!(
+                agree(words, &expected, &reply),
+                "round {round}: {}\nexpected {expected:?}\nreceived {reply:?}",
+                shown(words)
+            );
+        }
+        for read in ["lrange k 0 -1", "hlen large"] {
+            assert_eq!(together.say(read), singly.say(read), "round {round}: {read}");
+        }
+    }
+}
+
 fn bulk(reply: Reply) -> Option<Vec<u8>> {
     match reply {
         Reply::Null => None,

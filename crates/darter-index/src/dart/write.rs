@@ -119,7 +119,7 @@ impl<F: Fabric> Dart<F> {
             let spot = Lookup::of(&mut operation.client, end, done)?;
             let is_done = match (decision, spot) {
                 (None, _) => {
-                    operation.help(key, descent.node).await?;
+                    Box::pin(operation.help(key, descent.node)).await?;
                     false
                 }
                 (Some(Decision::Put), spot) => {
@@ -182,7 +182,7 @@ impl<F: Fabric> Operation<'_, F> {
         self.retire_leaf(at.slot);
         if is_thin {
             // The key is deleted even if tidying fails; another delete will tidy.
-            match self.tidy(descent.key.bytes()).await {
+            match Box::pin(self.tidy(descent.key.bytes())).await {
                 Err(error) if !error.is_out_of_space() => return Err(error),
                 _ => {}
             }

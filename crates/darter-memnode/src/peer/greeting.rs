@@ -6,7 +6,7 @@ use crate::metrics::RefusedFor;
 use crate::service::Service;
 use darter_fabric::Fabric;
 use darter_fabric::wire::proof::{Nonce, Proof, Side, Transcript, nonce};
-use darter_fabric::wire::{self, Challenge, Hello, Opening, Refusal, Welcome};
+use darter_fabric::wire::{self, Challenge, Hello, Opening, Refusal, Versions, Welcome};
 
 impl Peer {
     pub(super) fn take_hello(&mut self, bytes: &[u8], service: &mut Service<'_>) -> Option<usize> {
@@ -17,7 +17,7 @@ impl Peer {
             service.refused(self.address, RefusedFor::Protocol);
             return None;
         }
-        let challenged = if opening.version == wire::VERSION {
+        let challenged = if Versions::SPOKEN.include(opening.version) {
             let Hello { nonce: client, session, channel, attempt, .. } = wire::head(bytes)?;
             (self.group.channel, self.group.attempt) = (channel, attempt);
             // Without random numbers no client can be accepted.
@@ -28,7 +28,9 @@ impl Peer {
         let challenge = match challenged {
             Ok(transcript) => {
                 self.transcript = Some(transcript);
-                Challenge::new(Refusal::None, transcript.node)
+                let mut challenge = Challenge::new(Refusal::None, transcript.node);
+                challenge.opening.version = opening.version;
+                challenge
             }
             Err(refusal) => {
                 self.is_closing = true;

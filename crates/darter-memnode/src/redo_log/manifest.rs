@@ -95,6 +95,17 @@ pub(super) fn chunk_count(region_bytes: u64) -> usize {
     region_bytes.div_ceil(CHUNK_BYTES) as usize
 }
 
+/// Returns the version of a whole manifest that another version of the program has written. In every
+/// version a manifest begins with the magic number and the version, and ends with the checksum; a
+/// change of any file of the log gives the manifest another version.
+fn other_version(bytes: &[u8]) -> Option<u64> {
+    let body = bytes.len().checked_sub(8).filter(|body| *body >= 16)?;
+    let is_whole = word64(bytes, body) == u64::from(crc32fast::hash(&bytes[..body]));
+    let version = word64(bytes, 8) & u64::from(u32::MAX);
+    let is_other = ![VERSION, REPLICA_VERSION].contains(&version);
+    (is_whole && word64(bytes, 0) == MAGIC && is_other).then_some(version)
+}
+
 impl Manifest {
     /// Returns the manifest of a new region.
     pub(super) fn new(boot_id: u64, region_bytes: u64) -> Self {
@@ -219,8 +230,8 @@ impl Manifest {
     /// Returns the manifest of a medium; `None` if it has none.
     ///
     /// # Errors
-    /// Fails with the medium's errors, and with [`io::ErrorKind::InvalidData`] if the manifest is
-    /// damaged or of another version.
+    /// Fails with the medium's errors, with [`io::ErrorKind::InvalidData`] if the manifest is damaged,
+    /// and with [`io::ErrorKind::Unsupported`] if it is whole, and of another version.
     pub(super) fn find(medium: &dyn Medium) -> io::Result<Option<Self>> {
         if !medium.names()?.iter().any(|name| name == MANIFEST) {
             return Ok(None);
@@ -228,6 +239,15 @@ impl Manifest {
         let file = medium.open(MANIFEST)?;
         let mut bytes = vec![0; usize::try_from(file.size()?).unwrap_or(usize::MAX)];
         file.read_at(0, &mut bytes)?;
+        if let Some(version) = other_version(&bytes) {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!(
+                    "the log has version {version}, and this program reads versions {VERSION} and \
+                     {REPLICA_VERSION}; use the program that wrote it (docs/compatibility.md)"
+                ),
+            ));
+        }
         let found = Self::parse(&bytes);
         found.map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
@@ -235,7 +255,9 @@ impl Manifest {
 
 #[cfg(test)]
 mod tests {
+    use super::super::simulated::SimulatedDisk;
     use super::*;
+    use std::sync::Arc;
 
     #[test]
     fn every_cut_and_every_flip_of_a_manifest_is_noticed() {
@@ -263,6 +285,34 @@ mod tests {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Manifest::parse(&flipped), None, "{bit}");
+            assert_eq!(other_version(&flipped), None, "{bit}: damage, not another version");
+        }
+    }
+
+    #[test]
+    fn another_version_is_not_taken_for_damage() {
+        let sealed = |mut bytes: Vec<u8>| {
+            let body = bytes.len() - 8;
+            let checksum = u64::from(crc32fast::hash(&bytes[..body]));
+            bytes[body..].copy_from_slice(&checksum.to_le_bytes());
+            bytes
+        };
+        let mut bytes = Manifest::new(7, CHUNK_BYTES).bytes();
+        assert_eq!(other_version(&bytes), None);
+        bytes[8] = 9;
+        let medium = Arc::<SimulatedDisk>::default();
+        let file = medium.create(MANIFEST).unwrap();
+        for (bytes, kind) in
+            [(sealed(bytes.clone()), io::ErrorKind::Unsupported), (bytes, io::ErrorKind::InvalidData)]
+        {
+            file.write_at(0, &bytes).unwrap();
+            let error = Manifest::find(&medium).unwrap_err();
+            assert_eq!(error.kind(), kind, "{error}");
+            assert_eq!(
+                error.to_string().contains("version 9"),
+                kind == io::ErrorKind::Unsupported,
+                "{error}"
+            );
         }
     }
 }

@@ -232,7 +232,7 @@ fn open_whole(
             manifest
         }
         Err(error) if error.kind() == ErrorKind::InvalidData => {
-            let what = "it is damaged, or from another release".to_owned();
+            let what = "it is damaged".to_owned();
             return Err(MemNodeError::LogDamaged { path: medium.path(MANIFEST), what });
         }
         Err(source) => {

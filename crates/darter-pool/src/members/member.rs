@@ -4,7 +4,7 @@
 //! word 0  state << 32 | incarnation      1 live, 0 free; every registration adds one to the incarnation
 //!      1  published epoch                no client of this process is pinned below it, nor will be
 //!      2  flushed epoch                  everything this process unlinked in earlier epochs is freed for good
-//!      3  heartbeat                      a new number with each renewal of the lease
+//!      3  heartbeat                      abilities << 56 | a new number with each renewal of the lease
 //!      4  process id                     for people to read
 //!      5  1 while garbage waits here     others then help to advance the epoch;
 //!         2 while a client waits for room    others then also give back what they can
@@ -39,6 +39,10 @@
 //! confirmed to be still `live | i`; the next holder writes its name only after incarnation `i` has
 //! ended, so the name read is that of `i`.
 //!
+//! *Abilities.* The upper bits of a member's heartbeat say which later parts of the protocol its
+//! program has: [`PRESERVES`]. Programs that do not know a bit compare the whole word, and never
+//! clear the bits of others, so programs of several versions can be members of one pool.
+//!
 //! *Registration and epochs.* A new member publishes the global epoch that it read, goes live,
 //! reads the global epoch again and publishes that, all before its first pin. An advance whose scan
 //! missed the new member read the global epoch before that second read, so it can move the epoch at
@@ -60,6 +64,10 @@ pub(crate) const LINE_WORDS: usize = (MEMBER_BYTES / 8) as usize;
 /// Epochs from this one on can only be damage.
 const EPOCH_LIMIT: u64 = 1 << 62;
 const LIVE: u64 = 1;
+/// The ability to preserve, while a snapshot is open, the values that it needs.
+pub(crate) const PRESERVES: u64 = 1 << 56;
+/// The first heartbeat of a member of this version: its abilities.
+pub(crate) const FIRST_HEARTBEAT: u64 = PRESERVES;
 /// Word 5 of a member that waits for room.
 const WANTS_ROOM: u64 = 2;
 
@@ -125,6 +133,12 @@ impl MemberTable {
     /// Nodes that every live member can reach.
     pub(crate) fn reached_by_all(&self) -> u8 {
         self.live().map(|(_, line)| line.nodes).fold(self.nodes.into(), u64::min) as u8
+    }
+
+    /// A live member, with its process id, that does not know snapshots: one of an earlier version.
+    pub(crate) fn without_snapshots(&self) -> Option<(u32, u64)> {
+        let mut live = self.live();
+        live.find(|(_, line)| line.heartbeat & PRESERVES == 0).map(|(slot, line)| (slot, line.pid))
     }
 
     /// The live members with their slots.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use super::addition::Addition;
 use super::evict::{Evictions, LastSeen, evict_gone};
 use super::member::{
-    self, MemberLine, MemberTable, Publication, heartbeat_addr, publication_addr, read_table,
+    self, FIRST_HEARTBEAT, MemberLine, MemberTable, Publication, heartbeat_addr, publication_addr, read_table,
 };
 use super::register::Registration;
 use super::roster::Roster;
@@ -81,7 +81,7 @@ impl Members {
             addition: Mutex::default(),
             lines: AtomicU32::new(0),
             last_seen: Mutex::default(),
-            heartbeat: AtomicU64::new(0),
+            heartbeat: AtomicU64::new(FIRST_HEARTBEAT),
             renewed_ms: AtomicU64::new(now_ms),
             asked_ms: AtomicU64::new(now_ms),
             has_evicted: AtomicBool::new(registration.has_evicted),

@@ -36,9 +36,9 @@ mod superblock;
 pub use adoption::{Adoption, SweepReport};
 pub(crate) use bootstrap::Bootstrap;
 pub use erasure::erase_if_lost;
-#[cfg(test)]
-pub(crate) use member::MemberLine;
 pub use member::members_in_use;
+#[cfg(test)]
+pub(crate) use member::{MemberLine, heartbeat_addr};
 pub(crate) use member::{MemberTable, is_live, read_table};
 pub(crate) use membership::{Members, News};
 pub(crate) use nodes::{Absent, expect_absent, learn, uses_of, write_directory};

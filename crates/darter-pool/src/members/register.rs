@@ -3,7 +3,9 @@
 use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, Identity};
 
 use super::evict::evict_gone;
-use super::member::{MemberTable, Publication, line_addr, publication_addr, read_table, state_word};
+use super::member::{
+    FIRST_HEARTBEAT, MemberTable, Publication, line_addr, publication_addr, read_table, state_word,
+};
 use super::roster::Roster;
 use crate::blocks::MemberId;
 use crate::error::PoolError;
@@ -71,7 +73,7 @@ async fn go_live<E: Endpoint>(
     let publication = Publication {
         published: table.epoch,
         flushed: table.epoch,
-        heartbeat: 0,
+        heartbeat: FIRST_HEARTBEAT,
         has_garbage: false,
         wants_room: false,
         holder,

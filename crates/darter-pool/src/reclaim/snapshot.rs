@@ -23,6 +23,11 @@
 //! 0; then the owner's swap fails, and it begins anew. A snapshot whose owner has died is ended by
 //! the next round of upkeep of any member. Any member may end an open snapshot if there is no room
 //! for old values. The id differs for each try, so a late swap of the owner fails.
+//!
+//! *Members of earlier versions* do not preserve values. The owner searches the lines for them when it
+//! announces the snapshot, and again just before it opens it; from then on every round of upkeep of
+//! any member does, and ends the snapshot if there is one. Between two rounds, an earlier program can
+//! join, change keys and leave unnoticed: docs/compatibility.md says so to operators.
 
 use darter_fabric::{Endpoint, Fabric, GlobalAddr};
 use std::sync::atomic::Ordering;
@@ -123,7 +128,8 @@ impl Reclamation {
         owner.pass_epochs(members.lease_ms().min(PATIENCE_MS.1)).await
     }
 
-    /// Ends a snapshot whose owner has died, or that has held changes for too long.
+    /// Ends a snapshot whose owner has died, that has held changes for too long, or that lacks the old
+    /// values of a member of an earlier version.
     pub(super) async fn tend_snapshot<E: Endpoint>(
         &self,
         endpoint: &mut E,
@@ -140,9 +146,13 @@ impl Reclamation {
             *held_since = Some((word.0, since));
             now.saturating_sub(since) > HELD_MS_MAX
         };
-        if is_held_too_long || word.live_owner(table).is_none() {
+        let is_open = word.phase() == Phase::Open;
+        let is_spoiled = is_open && table.without_snapshots().is_some();
+        let is_orphaned = word.live_owner(table).is_none();
+        if is_held_too_long || is_spoiled || is_orphaned {
             let is_mine = self.swap_word(endpoint, word, Word::NONE).await?;
-            self.snapshot.has_ended.fetch_or(is_mine && word.phase() == Phase::Open, Ordering::Relaxed);
+            // A live owner removes the old values itself.
+            self.snapshot.has_ended.fetch_or(is_mine && is_open && is_orphaned, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -180,6 +190,7 @@ impl<F: Fabric> Owner<'_, F> {
             if let Some((member, pid)) = found.live_owner(&table).filter(|_| found != Word::NONE) {
                 return Err(PoolError::SnapshotTaken { member, pid });
             }
+            all_know_snapshots(&table)?;
             let announced = Word::new(self.members.me(), table.epoch, Phase::Announced);
             // The snapshot of a member that has died ends here.
             if self.reclamation.swap_word(self.endpoint, found, announced).await? {
@@ -205,6 +216,9 @@ impl<F: Fabric> Owner<'_, F> {
             *word = held;
             if self.pass_epochs((HOLD_MS.0 << attempt).min(HOLD_MS.1)).await? {
                 let open = held.with(Phase::Open);
+                // Before it is open: an error now is followed by no open snapshot.
+                let epoch = self.reclamation.epoch();
+                all_know_snapshots(&self.members.read(self.endpoint, self.blocks, epoch).await?)?;
                 let is_open = self.reclamation.swap_word(self.endpoint, held, open).await?;
                 return Ok(is_open.then_some(SnapshotId(open.0)));
             }
@@ -249,6 +263,11 @@ impl<F: Fabric> Owner<'_, F> {
     }
 }
 
+/// Fails if a member is of a version without snapshots.
+fn all_know_snapshots(table: &MemberTable) -> Result<(), PoolError> {
+    table.without_snapshots().map_or(Ok(()), |(member, pid)| Err(PoolError::SnapshotUnknown { member, pid }))
+}
+
 /// Returns the open snapshot, as the pool has it now.
 pub(crate) async fn read_open<E: Endpoint>(endpoint: &mut E) -> Result<Option<SnapshotId>, PoolError> {
     let [word] = read_words(endpoint, GlobalAddr::new(0, SNAPSHOT_AT)).await?;
@@ -259,6 +278,7 @@ pub(crate) async fn read_open<E: Endpoint>(endpoint: &mut E) -> Result<Option<Sn
 mod tests {
     use super::*;
     use crate::blocks::MemberId;
+    use crate::round_trip::post;
     use crate::{Client, Pool, PoolOptions};
     use darter_fabric::{Local, block_on};
     use std::sync::atomic::AtomicBool;
@@ -369,6 +389,37 @@ mod tests {
         assert_eq!(word_of(&mut other), Word::NONE);
         assert!(two.take_ended_snapshot() && !two.take_ended_snapshot());
         block_on(two.begin_snapshot(&mut other)).unwrap();
+    }
+
+    /// Makes a member's line that of a program of an earlier version, whose heartbeat only counts.
+    fn age(member: MemberId, client: &mut Client<Local>) {
+        let addr = crate::members::heartbeat_addr(member);
+        let (_, endpoint) = client.parts();
+        block_on(post(endpoint, |batch| batch.write(addr, &[7]))).unwrap();
+    }
+
+    #[test]
+    fn no_snapshot_begins_beside_an_earlier_version() {
+        let [(one, mut owner), (two, mut other)] = two();
+        age(two.member(), &mut other);
+        let Err(PoolError::SnapshotUnknown { member, .. }) = block_on(one.begin_snapshot(&mut owner)) else {
+            panic!("a snapshot that lacks the old values of a member")
+        };
+        assert_eq!(member, u32::from(two.member().member));
+        assert_eq!(word_of(&mut owner), Word::NONE);
+        drop((two, other));
+        block_on(one.begin_snapshot(&mut owner)).unwrap();
+    }
+
+    #[test]
+    fn a_member_of_an_earlier_version_ends_the_snapshot() {
+        let [(one, mut owner), (two, mut other)] = two();
+        let snapshot = beside(&two, || block_on(one.begin_snapshot(&mut owner)).unwrap());
+        age(two.member(), &mut other);
+        block_on(one.maintain(&mut owner)).unwrap();
+        assert_eq!(word_of(&mut owner), Word::NONE);
+        assert!(!block_on(one.end_snapshot(&mut owner, snapshot)).unwrap(), "it has been given up");
+        assert!(!one.take_ended_snapshot(), "its owner removes the old values");
     }
 
     /// An owner that stops while it holds changes is not waited for.

@@ -13,15 +13,19 @@ use std::process::Command;
 use std::sync::Arc;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-const MANIFESTS: &str = include_str!("../../../../deploy/kubernetes/memory-group.yaml");
+const MANIFESTS: [&str; 2] = [
+    include_str!("../../../../deploy/kubernetes/memory-group.yaml"),
+    include_str!("../../../../deploy/kubernetes/gateway.yaml"),
+];
 /// The API that a kind of the manifests belongs to, and its name in that API.
-const KINDS: [(&str, &str, &str); 6] = [
+const KINDS: [(&str, &str, &str); 7] = [
     ("Service", "api/v1", "services"),
     ("ServiceAccount", "api/v1", "serviceaccounts"),
     ("Role", "apis/rbac.authorization.k8s.io/v1", "roles"),
     ("RoleBinding", "apis/rbac.authorization.k8s.io/v1", "rolebindings"),
     ("PodDisruptionBudget", "apis/policy/v1", "poddisruptionbudgets"),
     ("StatefulSet", "apis/apps/v1", "statefulsets"),
+    ("Deployment", "apis/apps/v1", "deployments"),
 ];
 
 /// API servers over one etcd, and the files that they and their clients need.
@@ -127,7 +131,7 @@ fn make_files(files: &Path) -> ureq::Agent {
 
 /// Creates the objects of the manifests, and writes a token of their account.
 fn apply_manifests(kubernetes: &Kubernetes) {
-    for manifest in MANIFESTS.split("\n---\n") {
+    for manifest in MANIFESTS.iter().flat_map(|manifests| manifests.split("\n---\n")) {
         let kind = manifest.lines().find_map(|line| line.strip_prefix("kind: ")).unwrap();
         let &(_, api, name) = KINDS.iter().find(|(known, ..)| *known == kind).unwrap();
         let (status, said) = kubernetes.post(&format!("{api}/namespaces/default/{name}"), manifest);

@@ -143,3 +143,20 @@ fn a_store_serves_several_threads() {
         }
     });
 }
+
+/// The future of an operation on one key moves with each function that it passes through. Rare cases,
+/// such as an update's repair of the index, are boxed.
+#[test]
+fn futures_on_one_key_are_small() {
+    let store = quiet().open("mem:16M").unwrap();
+    let mut worker = engine::Engine::worker_in(&store, engine::KeySpace::Program).unwrap();
+    let sizes = [
+        ("get", size_of_val(&worker.get("key")), 2048),
+        ("put", size_of_val(&worker.put("key", "value")), 3072),
+        ("update", size_of_val(&worker.update("key", |_| darter::Change::Keep)), 3072),
+        ("remove_if", size_of_val(&worker.remove_if("key", |_| true)), 3072),
+    ];
+    for (operation, bytes, most) in sizes {
+        assert!(bytes <= most, "the future of {operation} has {bytes} bytes");
+    }
+}

@@ -52,7 +52,7 @@ impl Keyspace {
     ) -> Result<InPlace<usize>, Fault> {
         let mut retries = Retries::default();
         loop {
-            let met = self.change(key, |head, record| {
+            let met = self.change_unless_kept(key, Some(Kind::List), |head, record| {
                 let form = head.as_ref().map(Form::of).transpose()?;
                 let packed = match form {
                     None if must_exist => return Ok(Change::Keep(Met::Done(InPlace::Done(0)))),
@@ -105,7 +105,7 @@ impl Keyspace {
     ) -> Result<InPlace<bool>, Fault> {
         let mut retries = Retries::default();
         loop {
-            let met = self.change(key, |head, record| {
+            let met = self.change_unless_kept(key, Some(Kind::List), |head, record| {
                 popped.clear();
                 let Some(head) = head else { return Ok(Change::Keep(Met::Done(InPlace::Done(false)))) };
                 let mut packed = match Form::of(&head)? {
@@ -221,7 +221,7 @@ impl Keyspace {
         session.has_read_chunk(at);
         match other {
             Some(other) => Ok(chunks.length(count, other)),
-            None => self.list_length(list.key()).await,
+            None => Box::pin(self.list_length(list.key())).await,
         }
     }
 }
