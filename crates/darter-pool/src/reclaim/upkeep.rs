@@ -164,7 +164,8 @@ impl Reclamation {
     }
 
     fn begin_round(&self) -> Option<RoundGuard<'_>> {
-        (!self.busy.swap(true, Ordering::Acquire)).then_some(RoundGuard(&self.busy))
+        // Made only by the caller that takes the flag: the end of a guard clears it.
+        (!self.busy.swap(true, Ordering::Acquire)).then(|| RoundGuard(&self.busy))
     }
 
     /// Requests more than one round at the next opportunity.
@@ -391,6 +392,18 @@ mod tests {
             block_on(Pool::create(Local::memory(1 << 20, 1).unwrap(), &PoolOptions::default())).unwrap();
         let client = pool.client().unwrap();
         (pool, client)
+    }
+
+    /// A second round at the same time could store an older word of the snapshot than the first one has
+    /// read, and changes would not preserve their values.
+    #[test]
+    fn an_attempt_during_a_round_does_not_end_it() {
+        let (pool, _client) = pool_and_client();
+        let reclamation = &pool.process.reclamation;
+        let round = reclamation.begin_round().unwrap();
+        assert!((0..3).all(|_| reclamation.begin_round().is_none()));
+        drop(round);
+        assert!(reclamation.begin_round().is_some());
     }
 
     /// An object that is handed out for scrubbing, then unlinked again or put back, bounds the

@@ -150,12 +150,11 @@ fn a_store_serves_several_threads() {
 fn futures_on_one_key_are_small() {
     let store = quiet().open("mem:16M").unwrap();
     let mut worker = engine::Engine::worker_in(&store, engine::KeySpace::Program).unwrap();
-    let sizes = [
-        ("get", size_of_val(&worker.get("key")), 2048),
-        ("put", size_of_val(&worker.put("key", "value")), 3072),
-        ("update", size_of_val(&worker.update("key", |_| darter::Change::Keep)), 3072),
-        ("remove_if", size_of_val(&worker.remove_if("key", |_| true)), 3072),
-    ];
+    let get = size_of_val(&worker.get("key"));
+    let put = size_of_val(&worker.put("key", "value"));
+    let update = size_of_val(&worker.update("key", |_| darter::Change::Keep));
+    let remove = size_of_val(&worker.remove_if("key", |_| true));
+    let sizes = [("get", get, 2048), ("put", put, 3072), ("update", update, 3072), ("remove", remove, 3072)];
     for (operation, bytes, most) in sizes {
         assert!(bytes <= most, "the future of {operation} has {bytes} bytes");
     }
