@@ -6,7 +6,7 @@
 
 use crate::ordered::{CANNOT_EVACUATE as CANNOT, Swept};
 use crate::{IndexError, OrderedIndex, Result};
-use darter_fabric::Fabric;
+use darter_fabric::{Fabric, FabricError};
 use darter_pool::{Client, PoolError, Removal};
 use std::ops::ControlFlow;
 
@@ -14,6 +14,8 @@ use std::ops::ControlFlow;
 const WALKS_MAX: usize = 20;
 const DAMAGED: &str =
     "the index is damaged, so that not all objects on the memory node may be found; see `darter check`";
+
+const OTHER: &str = "another process has cancelled the drain of the memory node, or completed it";
 
 /// What a drain is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,12 +98,28 @@ pub async fn drain<F: Fabric, I: OrderedIndex<F>>(
         DrainProgress { stage: DrainStage::Members(Vec::new()), objects: 0, bytes: 0, total_bytes };
     let mut drain = Drain { index, watch, progress, refusals: 0 };
     let mut drained = Drained::default();
-    if drain.run(client, removal).await?.is_continue() {
+    let outcome = match drain.run(client, removal).await {
+        // A request to the node may have been under way when another process completed the drain.
+        Err(error) if has_failed_to_reach(&error) => {
+            pool.maintain(client).await?;
+            if pool.follows(removal) { Err(error) } else { Err(PoolError::Options(OTHER).into()) }
+        }
+        outcome => outcome,
+    };
+    if outcome?.is_continue() {
         drained.is_removed = true;
         drained.behind = drain.await_departure(client).await?;
     }
     (drained.objects, drained.bytes) = (drain.progress.objects, drain.progress.bytes);
     Ok(drained)
+}
+
+fn has_failed_to_reach(error: &IndexError) -> bool {
+    matches!(
+        error,
+        IndexError::Fabric(FabricError::Unreachable { .. })
+            | IndexError::Pool(PoolError::Fabric(FabricError::Unreachable { .. }))
+    )
 }
 
 /// Bytes of the objects that the index reaches on a node.
@@ -185,10 +203,7 @@ impl<I> Drain<'_, I> {
         loop {
             let behind = pool.await_removal(client).await?;
             if !pool.follows(removal) {
-                return Err(PoolError::Options(
-                    "another process has cancelled the drain of the memory node, or completed it",
-                )
-                .into());
+                return Err(PoolError::Options(OTHER).into());
             }
             if behind.is_empty() {
                 return Ok(ControlFlow::Continue(()));
