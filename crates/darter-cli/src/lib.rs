@@ -17,7 +17,6 @@ mod check;
 mod commands;
 pub mod credentials;
 mod delete;
-mod drain;
 mod durability;
 mod envelope;
 mod export;

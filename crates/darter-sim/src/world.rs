@@ -147,8 +147,6 @@ pub(super) struct World {
     identities: Vec<(u32, u32)>,
     /// Processes cut off from nodes.
     cuts: Vec<(u32, u8)>,
-    /// Nodes that have left the pool, as far as processes know.
-    pub retired: Vec<(u32, u8)>,
     /// Processes whose verbs are executed by the nodes' processors.
     by_processor: Vec<u32>,
     /// Processes limited to the first nodes, with their number.
@@ -192,7 +190,6 @@ impl World {
             processes: Vec::new(),
             identities: Vec::new(),
             cuts: Vec::new(),
-            retired: Vec::new(),
             by_processor: Vec::new(),
             limits: Vec::new(),
             tasks: 0,
@@ -225,7 +222,6 @@ impl World {
         self.processes.clear();
         self.identities.clear();
         self.cuts.clear();
-        self.retired.clear();
         self.by_processor.clear();
         self.limits.clear();
         self.allocations.clear();
@@ -355,10 +351,6 @@ impl World {
                 };
                 if usize::from(node) >= self.reach(process) {
                     error = Some(FabricError::out_of_bounds(verb.addr, u64::from(verb.words) * 8, 0));
-                    lane.at = batch.len();
-                } else if self.retired.contains(&(process, node)) {
-                    self.counts.to_retired += 1;
-                    error = Some(FabricError::Unreachable { node });
                     lane.at = batch.len();
                 } else if self.is_cut(process, node) {
                     error = Some(FabricError::Disconnected { node });

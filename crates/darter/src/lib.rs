@@ -53,7 +53,6 @@ mod blocking;
 mod calls;
 mod change;
 mod cursor;
-pub mod drain;
 pub mod engine;
 mod error;
 mod holds;

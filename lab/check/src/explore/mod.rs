@@ -3,7 +3,6 @@
 mod campaign;
 mod clients;
 mod corpus;
-mod drain;
 mod execution;
 mod exhaustive;
 mod explored;
