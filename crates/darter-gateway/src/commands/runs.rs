@@ -3,7 +3,7 @@
 //! would have alone.
 //!
 //! A run is tried once. If another client changes the key at the same time, if the changes are too
-//! large for a transaction, or if the key's elements have records of their own, the requests are
+//! large for a transaction, or if the key's elements have separate records, the requests are
 //! executed one by one.
 
 use super::runs_of_lists::at_one_end;

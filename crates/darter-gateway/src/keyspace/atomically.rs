@@ -56,8 +56,8 @@ impl Keyspace {
         self.session.as_ref().is_some_and(|session| session.is_changing())
     }
 
-    /// Returns whether the transaction in progress has read the head of a key whose elements have records
-    /// of their own.
+    /// Returns whether the transaction in progress has read the head of a key whose elements have separate
+    /// records.
     ///
     /// # Errors
     /// The store's errors.

@@ -87,7 +87,7 @@ fn runs_have_the_replies_of_requests_one_by_one() {
 }
 
 /// Runs of one command on a list that becomes large and small again, and on a hash whose fields have
-/// records of their own.
+/// separate records.
 #[test]
 fn runs_of_one_command_have_the_replies_of_requests_one_by_one() {
     let (alone, door) = (Door::open(), Door::open());
@@ -116,7 +116,7 @@ fn runs_of_one_command_have_the_replies_of_requests_one_by_one() {
     ];
     let long = "x".repeat(300);
     for round in 0..400 {
-        // Lists whose elements have records of their own need transactions.
+        // Lists whose elements have separate records need transactions.
         let is_long = dice.random_ratio(1, 6) && has_transactions();
         let command = *commands.choose(&mut dice).unwrap();
         let requests: Vec<Vec<Vec<u8>>> = (0..dice.random_range(4..30))
