@@ -124,8 +124,13 @@ pub struct Late {
     /// A task that moves only at steps that are multiples of a number.
     slow: Option<(TaskId, u64)>,
     step: u64,
+    /// Steps since the last verb or reply.
+    idle: u64,
     offered: Vec<Event>,
 }
+
+/// Steps of waiting tasks after which held tasks move: the others wait for them.
+const IDLE_MAX: u64 = 200;
 
 /// The events a task has performed so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -274,6 +279,7 @@ impl Late {
             holds,
             slow,
             step: 0,
+            idle: 0,
             offered: Vec::new(),
         }
     }
@@ -322,12 +328,13 @@ impl Scheduler for Late {
         let mut offered = std::mem::take(&mut self.offered);
         offered.clear();
         for event in events {
-            if !self.is_held(event) {
+            if !self.is_held(event) || self.idle > IDLE_MAX {
                 offered.push(*event);
             }
         }
         let chosen = self.random.decide_among(events, &offered);
         let (decision, event) = self.read_before(events, &chosen.1).unwrap_or(chosen);
+        self.idle = if event.kind == EventKind::Run { self.idle + 1 } else { 0 };
         let task = event.task as usize;
         if self.performed.len() <= task {
             self.performed.resize(task + 1, Performed::default());
