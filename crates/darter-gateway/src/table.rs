@@ -36,7 +36,8 @@ pub(super) struct Command {
 /// `commands/mod.rs` the dispatch.
 ///
 /// An entry gives the command's id, name, arity, flags, keys and the version that introduced it;
-/// an expression whose value is the future that runs it; a summary; and how atomic it is across gateways.
+/// an expression whose value is the future that runs it; a summary; and how atomic it is across
+/// gateways.
 macro_rules! for_each_command {
     ($with:ident) => {
         $with! { call;

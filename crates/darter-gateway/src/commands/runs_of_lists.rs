@@ -14,7 +14,6 @@ use crate::turns;
 type Request<'r> = (&'static Command, Arguments<'r>, Ending);
 
 /// A command at an end of a list.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Push { must_exist: bool },
     Pop,

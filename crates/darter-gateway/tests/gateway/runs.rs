@@ -2,7 +2,7 @@
 
 use crate::blocking::until_waiting;
 use crate::differential::{agree, shown};
-use crate::door::{Door, Reply, has_transactions, request};
+use crate::door::{Client, Door, Reply, has_transactions, request};
 use crate::overlapping::{flushing, overlapping, pipeline};
 use crate::several_keys::two_doors;
 use rand::seq::IndexedRandom;
@@ -53,6 +53,18 @@ fn words(text: &str, dice: &mut Pcg64Mcg) -> Vec<Vec<u8>> {
     text.replace('#', &number).split(' ').map(|word| word.as_bytes().to_vec()).collect()
 }
 
+/// Sends requests one by one to a gateway and in a pipeline to another. Both must give the same replies.
+fn assert_alike(singly: &mut Client, together: &mut Client, requests: &[Vec<Vec<u8>>], round: usize) {
+    for (words, reply) in requests.iter().zip(pipeline(together, requests)) {
+        let expected = singly.ask(words);
+        assert!(
+            agree(words, &expected, &reply),
+            "round {round}: {}\nexpected {expected:?}\nreceived {reply:?}",
+            shown(words)
+        );
+    }
+}
+
 #[test]
 fn runs_have_the_replies_of_requests_one_by_one() {
     for together in [Door::open(), overlapping(flushing())] {
@@ -74,14 +86,7 @@ fn runs_have_the_replies_of_requests_one_by_one() {
                     words(text, &mut dice)
                 })
                 .collect();
-            for (words, reply) in requests.iter().zip(pipeline(&mut together, &requests)) {
-                let expected = singly.ask(words);
-                assert!(
-                    agree(words, &expected, &reply),
-                    "round {round}: {}\nexpected {expected:?}\nreceived {reply:?}",
-                    shown(words)
-                );
-            }
+            assert_alike(&mut singly, &mut together, &requests, round);
         }
     }
 }
@@ -126,14 +131,7 @@ fn runs_of_one_command_have_the_replies_of_requests_one_by_one() {
             singly.say("del k");
             together.say("del k");
         }
-        for (words, reply) in requests.iter().zip(pipeline(&mut together, &requests)) {
-            let expected = singly.ask(words);
-            assert!(
-                agree(words, &expected, &reply),
-                "round {round}: {}\nexpected {expected:?}\nreceived {reply:?}",
-                shown(words)
-            );
-        }
+        assert_alike(&mut singly, &mut together, &requests, round);
         for read in ["lrange k 0 -1", "hlen large"] {
             assert_eq!(together.say(read), singly.say(read), "round {round}: {read}");
         }
