@@ -38,7 +38,15 @@ impl Caller {
     }
 }
 
-/// Connects to the node at one address, in the newest version of the protocol that both speak.
+/// Pauses before the next attempt after a node has closed the connection during the greeting: at
+/// first the shorter one, then twice as long each time, up to the longer one (1 s in total). A node
+/// that has as many connections as its limit of open files allows closes those that have not
+/// completed the greeting, in the order of their arrival.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(512);
+
+/// Connects to the node at one address, in the newest version of the protocol that both speak. Tries
+/// again if the node closes the connection during the greeting.
 ///
 /// # Errors
 /// [`FabricError::Io`] if another attempt may succeed, [`FabricError::Geometry`] and
@@ -63,39 +71,74 @@ fn greet_in(
     options: &TcpOptions,
 ) -> Result<(Connection, Welcome), FabricError> {
     let (mut asked, deadline) = (spoken.newest, Instant::now() + patience);
+    let mut pause = PAUSE_MIN;
     loop {
-        let failed = |action| move |error| FabricError::io(Path::new(address), action, error);
-        let channel = Channel::connected(reach(address, patience)?, options.tls.as_ref(), address);
-        let mut greeting = Greeting {
-            address,
-            connection: Connection::new(channel.map_err(failed("set up its socket"))?),
-            deadline,
-        };
-        let client = proof::nonce().map_err(failed("draw a nonce for it"))?;
-        let Caller { session, channel, attempt } = caller;
-        let mut hello = Hello { channel, attempt, ..Hello::new(session, client) };
-        hello.opening.version = asked;
-        greeting.say(&hello);
-        let opening: Opening = greeting.hear()?;
-        if opening.magic != wire::MAGIC {
-            return Err(greeting.lost(io::ErrorKind::InvalidData.into()));
-        }
-        let way_out = match spoken.answer(asked, opening.version) {
-            Answer::Agreed => return greeting.conclude(opening.code, client, session, node, options),
+        match greet_once((spoken, asked), (patience, deadline), address, node, caller, options) {
+            Ok(Greeted::Admitted(admitted)) => return Ok(*admitted),
             // Each time an older version.
-            Answer::Again(version) => {
-                asked = version;
-                continue;
+            Ok(Greeted::Older(version)) => asked = version,
+            Err(error) if is_closed(&error) && pause <= PAUSE_MAX && Instant::now() + pause < deadline => {
+                std::thread::sleep(pause);
+                pause *= 2;
             }
-            Answer::IsNewer => "upgrade this program",
-            Answer::IsOlder => "upgrade the memory node, or use an older program",
-        };
-        let other = opening.version;
-        return Err(FabricError::geometry(format!(
-            "{address}: the memory node speaks version {other} of the protocol, this program {spoken}; {way_out} \
-             (docs/compatibility.md)"
-        )));
+            Err(error) => return Err(error),
+        }
     }
+}
+
+/// The result of one greeting.
+enum Greeted {
+    Admitted(Box<(Connection, Welcome)>),
+    /// The node speaks this older version.
+    Older(u32),
+}
+
+/// Returns whether the node, or the server at its address, closed the connection.
+fn is_closed(error: &FabricError) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    let FabricError::Io(failure) = error else { return false };
+    matches!(failure.source.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+}
+
+/// Connects once, and asks for version `asked` of the protocol.
+fn greet_once(
+    (spoken, asked): (Versions, u32),
+    (patience, deadline): (Duration, Instant),
+    address: &str,
+    node: u8,
+    caller: Caller,
+    options: &TcpOptions,
+) -> Result<Greeted, FabricError> {
+    let failed = |action| move |error| FabricError::io(Path::new(address), action, error);
+    let channel = Channel::connected(reach(address, patience)?, options.tls.as_ref(), address);
+    let mut greeting = Greeting {
+        address,
+        connection: Connection::new(channel.map_err(failed("set up its socket"))?),
+        deadline,
+    };
+    let client = proof::nonce().map_err(failed("draw a nonce for it"))?;
+    let Caller { session, channel, attempt } = caller;
+    let mut hello = Hello { channel, attempt, ..Hello::new(session, client) };
+    hello.opening.version = asked;
+    greeting.say(&hello);
+    let opening: Opening = greeting.hear()?;
+    if opening.magic != wire::MAGIC {
+        return Err(greeting.lost(io::ErrorKind::InvalidData.into()));
+    }
+    let way_out = match spoken.answer(asked, opening.version) {
+        Answer::Agreed => {
+            let admitted = greeting.conclude(opening.code, client, session, node, options)?;
+            return Ok(Greeted::Admitted(Box::new(admitted)));
+        }
+        Answer::Again(version) => return Ok(Greeted::Older(version)),
+        Answer::IsNewer => "upgrade this program",
+        Answer::IsOlder => "upgrade the memory node, or use an older program",
+    };
+    let other = opening.version;
+    Err(FabricError::geometry(format!(
+        "{address}: the memory node speaks version {other} of the protocol, this program {spoken}; {way_out} \
+         (docs/compatibility.md)"
+    )))
 }
 
 /// Returns a socket to the first address of `host:port` that accepts a connection.
@@ -205,7 +248,9 @@ impl Greeting<'_> {
     /// Returns the error of a failed greeting.
     fn lost(&self, error: io::Error) -> FabricError {
         let Self { address, connection, .. } = self;
-        let is_other = error.kind() == io::ErrorKind::InvalidData;
+        let is_partial = (1..size_of::<Opening>()).contains(&connection.heard().len());
+        let is_other = error.kind() == io::ErrorKind::InvalidData
+            || is_partial && error.kind() == io::ErrorKind::UnexpectedEof;
         if connection.channel.is_tls() && is_other && error.get_ref().is_some() {
             FabricError::geometry(format!("{address}: cannot use TLS with it: {error}"))
         } else if connection.heard().starts_with(&ALERT) {
@@ -238,10 +283,26 @@ mod tests {
     /// Greets a node that speaks these versions, as a program that speaks `spoken`. Returns the
     /// result, and the versions of the hellos.
     fn meet(spoken: Versions, node: Versions) -> (Result<Welcome, FabricError>, Vec<u32>) {
+        meet_after(0, spoken, node)
+    }
+
+    /// [`meet`] a node that closes this number of connections first, before or after it has read
+    /// the hello.
+    fn meet_after(
+        closed: usize,
+        spoken: Versions,
+        node: Versions,
+    ) -> (Result<Welcome, FabricError>, Vec<u32>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let serve = std::thread::spawn(move || {
             let mut asked = Vec::new();
+            for number in 0..closed {
+                let mut stream = listener.accept().unwrap().0;
+                if number % 2 == 0 {
+                    stream.read_exact(&mut [0; size_of::<Hello>()]).unwrap();
+                }
+            }
             loop {
                 let mut stream = listener.accept().unwrap().0;
                 let mut bytes = [0; size_of::<Hello>()];
@@ -296,5 +357,26 @@ mod tests {
             let named = format!("speaks version {} of the protocol, this program {client}", node.newest);
             assert!(error.contains(&named) && error.contains(way_out), "{error}");
         }
+    }
+
+    #[test]
+    fn a_connection_that_is_closed_during_the_greeting_is_opened_again() {
+        let (met, asked) = meet_after(6, Versions::SPOKEN, Versions::SPOKEN);
+        assert_eq!(met.unwrap().region_bytes, 4096);
+        assert_eq!(asked, [wire::VERSION]);
+    }
+
+    #[test]
+    fn a_server_that_closes_each_connection_is_an_error() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let closes = std::thread::spawn(move || {
+            // Once, and ten times again.
+            (0..11).for_each(|_| drop(listener.accept().unwrap()));
+        });
+        let met = greet(Duration::from_secs(600), &address, 0, Caller::of(7), &TcpOptions::default());
+        let error = met.map(|_| ()).unwrap_err();
+        assert!(is_closed(&error) && error.to_string().contains(&address), "{error}");
+        closes.join().unwrap();
     }
 }
