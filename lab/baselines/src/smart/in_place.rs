@@ -129,11 +129,11 @@ impl<F: Fabric> Operation<'_, F> {
     /// Checks under the lock of a leaf that stays torn whether its value is lost, and marks it if
     /// so.
     pub(super) async fn settle(&mut self, leaf: LeafAt, over: u64) -> Result<Settled> {
-        let locked = match self.lock_leaf(leaf, over).await? {
+        let mut locked = match self.lock_leaf(leaf, over).await? {
             Ok(locked) => locked,
             Err(holder) => return Ok(Settled::Busy(holder)),
         };
-        self.mark_if_lost(&locked).await?;
+        self.mark_if_lost(&mut locked).await?;
         self.unlock(locked).await?;
         Ok(Settled::Again)
     }
@@ -149,14 +149,19 @@ impl<F: Fabric> Operation<'_, F> {
         })
     }
 
-    /// Marks a leaf whose former holder died while writing it. Returns whether it did.
-    async fn mark_if_lost(&mut self, locked: &Locked) -> Result<bool> {
+    /// Marks a leaf whose former holder died while writing it.
+    async fn mark_if_lost(&mut self, locked: &mut Locked) -> Result<()> {
         let addr = locked.leaf.addr;
-        if !matches!(self.shared.format.parse(addr, &locked.words)?, Read::Torn) {
-            return Ok(false);
+        if matches!(self.shared.format.parse(addr, &locked.words)?, Read::Torn) {
+            let lost = leaf::lost_word(locked.words[0]);
+            self.client
+                .post(|batch| {
+                    batch.faa(addr, leaf::change_of(locked.words[0], lost));
+                })
+                .await?;
+            locked.words[0] = lost;
         }
-        self.client.post(|batch| batch.write(addr, &[leaf::lost_word(locked.words[0])])).await?;
-        Ok(true)
+        Ok(())
     }
 
     /// Writes the leaf of a present key in place, or replaces the leaf for a value of another
@@ -168,11 +173,11 @@ impl<F: Fabric> Operation<'_, F> {
         leaf: LeafAt,
         (condition, lead): (Condition<'_>, Option<&Lead<'_>>),
     ) -> Result<Attempt> {
-        let locked = match self.lock_leaf(leaf, draft.take_over()).await? {
+        let mut locked = match self.lock_leaf(leaf, draft.take_over()).await? {
             Ok(locked) => locked,
             Err(holder) => return Ok(Attempt::Busy(holder)),
         };
-        let is_lost = self.mark_if_lost(&locked).await?;
+        self.mark_if_lost(&mut locked).await?;
         let known_len = match self.shared.format.parse(leaf.addr, &locked.words)? {
             Read::Pair(pair) if pair.key != draft.key => {
                 let what = "leaf whose key has changed";
@@ -192,7 +197,6 @@ impl<F: Fabric> Operation<'_, F> {
                 }
                 pair.value.map(<[u8]>::len)
             }
-            Read::Torn if is_lost && !matches!(condition, Condition::Equals(_)) => None,
             Read::Torn | Read::Dead | Read::Moved(..) => {
                 self.unlock(locked).await?;
                 return Ok(Attempt::Again);
@@ -204,13 +208,15 @@ impl<F: Fabric> Operation<'_, F> {
         if let Some(lead) = lead {
             lead.close();
         }
-        let mut image = self.shared.format.image(descent.node, draft.len, draft.key, draft.value);
+        let image = self.shared.format.image(descent.node, draft.len, draft.key, draft.value);
         // The reverse pointer stays, and the first word unless the length changes.
-        image[0] = leaf::live_like(locked.words[0], draft.value.len());
-        let from = usize::from(known_len == Some(draft.value.len()));
         let lock_word = image.len() - 1;
         let mut batch = self.client.batch();
-        batch.write(leaf.addr.plus(from as u64 * 8), &image[from..lock_word]);
+        if known_len != Some(draft.value.len()) {
+            let live = leaf::live_like(locked.words[0], draft.value.len());
+            batch.faa(leaf.addr, leaf::change_of(locked.words[0], live));
+        }
+        batch.write(leaf.addr.plus(8), &image[1..lock_word]);
         if !self.shared.options.rear_lock {
             self.client.send(&mut batch).await?;
         }
@@ -246,16 +252,27 @@ impl<F: Fabric> Operation<'_, F> {
         if addr.node() != old.addr.node() {
             self.client.send(&mut batch).await?;
         }
-        batch.write(old.addr, &[leaf::moved_word(addr, draft.len)]);
-        if old.addr.node() != old.at.addr.node() {
-            self.client.send(&mut batch).await?;
+        // Until this succeeds the old leaf is valid, so the slot has to wait.
+        let moved = leaf::moved_word(addr, draft.len);
+        let mut word = locked.words[0];
+        loop {
+            let cas = batch.cas(old.addr, word, moved);
+            let done = self.client.submit(batch).await?;
+            let (swapped, found) = (done.swapped(cas), done.found(cas));
+            self.client.recycle(done);
+            batch = self.client.batch();
+            if swapped {
+                break;
+            }
+            // Only the reverse pointer changes under the lock.
+            word = found;
         }
+        draft.linked();
         let cas = batch.cas(old.at.addr, old.at.slot.word(), slot.word());
         self.unlock_in(&mut batch, &locked);
         let done = self.client.submit(batch).await?;
         let swapped = done.swapped(cas);
         self.client.recycle(done);
-        draft.linked();
         locked.token.release();
         if swapped {
             self.note_child(descent, old.index, slot);
@@ -312,7 +329,7 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// Returns why a condition prevents killing a locked leaf, if it does. A value whose writer
     /// died is marked as lost.
-    async fn refusal(&mut self, locked: &Locked, condition: Condition<'_>) -> Result<Option<Deletion>> {
+    async fn refusal(&mut self, locked: &mut Locked, condition: Condition<'_>) -> Result<Option<Deletion>> {
         let addr = locked.leaf.addr;
         Ok(match (self.shared.format.parse(addr, &locked.words)?, condition) {
             (Read::Dead | Read::Moved(..), _) => Some(Deletion::Again),
@@ -337,18 +354,18 @@ impl<F: Fabric> Operation<'_, F> {
         leaf: LeafAt,
         (condition, over): (Condition<'_>, u64),
     ) -> Result<Deletion> {
-        let locked = match self.lock_leaf(leaf, over).await? {
+        let mut locked = match self.lock_leaf(leaf, over).await? {
             Ok(locked) => locked,
             Err(holder) => return Ok(Deletion::Busy(holder)),
         };
-        let refusal = self.refusal(&locked, condition).await;
+        let refusal = self.refusal(&mut locked, condition).await;
         if !matches!(refusal, Ok(None)) {
             self.unlock(locked).await?;
             return refusal.map(|refusal| refusal.unwrap_or(Deletion::Again));
         }
         let tomb = Slot::tomb(edge_of(descent.key, descent.depth));
         let mut batch = self.client.batch();
-        batch.faa(leaf.addr, leaf::death_of(locked.words[0]));
+        batch.faa(leaf.addr, leaf::change_of(locked.words[0], leaf::dead_word(locked.words[0])));
         if leaf.addr.node() != leaf.at.addr.node() {
             self.client.send(&mut batch).await?;
         }

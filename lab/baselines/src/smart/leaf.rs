@@ -21,8 +21,8 @@
 //!
 //! A leaf of the out-of-place mode never changes except for its reverse pointer. In the in-place
 //! mode the leaf, not the slot, decides the state of its key: the holder of the lock writes the
-//! words before it in one WRITE, or kills the leaf by word 0. A dead leaf stays dead; a moved leaf
-//! has the address of its key's new leaf, for readers with an old pointer. Checksums are only
+//! words between word 0 and the lock in one WRITE, and changes word 0 by FAA or CAS. A dead leaf
+//! stays dead; a moved leaf has the address of its key's new leaf, for readers with an old pointer. Checksums are only
 //! checked, and computed, in the in-place mode.
 
 use darter_fabric::GlobalAddr;
@@ -195,10 +195,17 @@ pub(super) fn live_like(word: u64, value_len: usize) -> u64 {
     LIVE | (value_len as u64) << VALUE_SHIFT | word & REVERSE_MASK
 }
 
-/// Returns what an FAA must add to word 0 of a leaf to kill it. The reverse pointer stays, which other
-/// clients change by CAS: a CAS is atomic only with other atomics, and may overwrite a WRITE.
-pub(super) fn death_of(word: u64) -> u64 {
-    (word & REVERSE_MASK).wrapping_sub(word)
+/// Returns word 0 of a dead leaf with the reverse pointer of another word 0.
+pub(super) fn dead_word(word: u64) -> u64 {
+    word & REVERSE_MASK
+}
+
+/// Returns what an FAA must add to word 0 of a leaf to change it from `word` to `to`, which has the
+/// same reverse pointer. Other clients change the pointer by CAS at any time, and a CAS is atomic
+/// only with other atomics: it may overwrite a WRITE.
+pub(super) fn change_of(word: u64, to: u64) -> u64 {
+    debug_assert_eq!(word & REVERSE_MASK, to & REVERSE_MASK, "FAA of a reverse pointer");
+    to.wrapping_sub(word)
 }
 
 /// Returns word 0 of a leaf whose key has another leaf now.
@@ -251,7 +258,7 @@ mod tests {
         assert_eq!(Format { in_place: false }.len_for(8, 8).map(bytes_of), Some(32));
         let format = Format { in_place: true };
         for word in [live_word(GlobalAddr::new(1, 64), 8), lost_word(live_word(GlobalAddr::NULL, 8))] {
-            let dead = word.wrapping_add(death_of(word));
+            let dead = word.wrapping_add(change_of(word, dead_word(word)));
             assert!(matches!(format.parse(GlobalAddr::NULL, &[dead, 0, 0]), Ok(Read::Dead)));
             assert_eq!(with_above(dead, GlobalAddr::NULL), None);
         }
