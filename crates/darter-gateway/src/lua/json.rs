@@ -3,7 +3,7 @@
 
 use super::json_parser::Parser;
 use super::library::{
-    Answer, Library, NULL, Trouble, as_number, bad_argument, integer, shape, string, type_name,
+    Answer, Changed, Library, NULL, Trouble, as_number, bad_argument, integer, shape, string, type_name,
 };
 use crate::number::{general, signed};
 use mlua::{Lua, Table, Value};
@@ -82,7 +82,10 @@ pub(super) fn add(library: &Library<'_>) -> mlua::Result<()> {
 fn add_settings(library: &Library<'_>, options: &Rc<RefCell<Options>>) -> mlua::Result<()> {
     let setting = |name: &'static str, set: fn(&Lua, &mut Options, &[Value]) -> Answer| {
         let own = Rc::clone(options);
-        library.add(name, move |lua, args| set(lua, &mut own.borrow_mut(), args))
+        library.add(name, move |lua, args| {
+            lua.set_app_data(Changed);
+            set(lua, &mut own.borrow_mut(), args)
+        })
     };
     setting("encode_sparse_array", |_, options, args| {
         const NAME: &str = "encode_sparse_array";

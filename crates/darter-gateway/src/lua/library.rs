@@ -116,6 +116,9 @@ impl<'l> Library<'l> {
     }
 }
 
+/// In the app data of a state in which a script has changed an option of a library.
+pub(super) struct Changed;
+
 /// The null that `cjson` uses in tables.
 pub(super) const NULL: Value = Value::LightUserData(LightUserData(std::ptr::null_mut()));
 

@@ -1,7 +1,7 @@
-//! A Lua state for one run of a script, and the functions that scripts call.
+//! A Lua state for the runs of one script, and the functions that scripts call.
 
 use super::library::{
-    Answer, Library, Trouble, as_number, bad_argument, caught, error_table, integer, number, string,
+    Answer, Changed, Library, Trouble, as_number, bad_argument, caught, error_table, integer, number, string,
 };
 use super::replies::{Unwritten, Writer, single, to_lua};
 use super::task::{Ask, Invocation, Link, Loaded, Outcome, Task};
@@ -24,6 +24,22 @@ const SCRIPT: &str = "@user_script";
 const FUNCTION: &str = "@user_function";
 /// The name of `prelude.lua`.
 const PRELUDE: &str = "=prelude";
+
+/// Most bytes of a state that is kept for the next run. A new one has about 100 KiB.
+const KEPT_BYTES: usize = 512 << 10;
+/// A script with one of these names may leave something behind that its next run in the same state
+/// would find. All else that a script can reach is new in each run, or read-only, or an option of a
+/// library ([`Changed`]).
+const TRACES: [&[u8]; 8] = [
+    b"_G",
+    b"collectgarbage",
+    b"getfenv",
+    b"getmetatable",
+    b"load",
+    b"loadstring",
+    b"setfenv",
+    b"setmetatable",
+];
 
 /// The state that the functions of a script share.
 #[derive(Default)]
@@ -81,16 +97,17 @@ pub(super) struct Machine {
     set_keys: Function,
     set_loading: Function,
     run: Function,
+    /// The script that the state is for, if it can be kept.
+    script: RefCell<Option<(Arc<Vec<u8>>, Function)>>,
     /// Lua 5.1 does not keep the names while it parses.
     _names: [LuaString; 2],
 }
 
 impl Machine {
-    /// Creates a state for one run.
+    /// Creates a state.
     pub(super) fn new() -> mlua::Result<Self> {
         let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH, LuaOptions::new())?;
         let context = Rc::new(Context::default());
-        context.random.set(darter_fabric::random_word());
         let rust = functions(&lua, &context)?;
         let entries: Table = prelude(&lua)?.call(rust)?;
         let entry = |name| entries.raw_get::<Function>(name);
@@ -99,13 +116,33 @@ impl Machine {
         let own = Rc::clone(&context);
         let triggers = HookTriggers::new().every_nth_instruction(CHECK_INTERVAL);
         lua.set_global_hook(triggers, move |_, _| own.check().map(|()| VmState::Continue))?;
-        Ok(Self { lua, context, set_keys, set_loading, run, _names: names })
+        let script = RefCell::default();
+        Ok(Self { lua, context, set_keys, set_loading, run, script, _names: names })
     }
 
-    /// Does a thread's work. Can be called once.
-    pub(super) fn perform(&self, task: &Task, link: Link) -> Outcome {
+    /// Returns whether the state has the script of a task, and nothing else of its runs.
+    pub(super) fn is_for(&self, task: &Task) -> bool {
+        let Task::Call(invocation) = task else { return false };
+        self.script.borrow().as_ref().is_some_and(|(code, _)| *code == invocation.code)
+    }
+
+    /// Does a thread's work. Another call must be for the same script. Returns whether there may be
+    /// another one.
+    pub(super) fn perform(&self, task: &Task, link: Link) -> (Outcome, bool) {
+        let outcome = self.end_of(task, link);
+        *self.context.link.borrow_mut() = None;
+        let goes_on = self.script.borrow().is_some()
+            && matches!(outcome, Outcome::Replied(_))
+            && self.lua.used_memory() <= KEPT_BYTES
+            && self.lua.app_data_ref::<Changed>().is_none();
+        (outcome, goes_on)
+    }
+
+    fn end_of(&self, task: &Task, link: Link) -> Outcome {
         let (control, memory_max) = (Arc::clone(&link.control), link.memory_max);
         *self.context.link.borrow_mut() = Some(link);
+        self.context.is_resp3.set(false);
+        self.context.random.set(darter_fabric::random_word());
         let done = self.lua.set_memory_limit(memory_max).and_then(|_| match task {
             Task::Compile(code) => Ok(match self.compile(code, SCRIPT) {
                 Ok(_) => Outcome::Loaded(Vec::new()),
@@ -124,6 +161,19 @@ impl Machine {
 
     fn compile(&self, code: &[u8], name: &str) -> mlua::Result<Function> {
         self.lua.load(code).set_name(name).set_mode(ChunkMode::Text).into_function()
+    }
+
+    /// Returns the function of a script, which is compiled once in a state.
+    fn body_of(&self, code: &Arc<Vec<u8>>) -> mlua::Result<Function> {
+        if let Some((_, body)) = &*self.script.borrow() {
+            return Ok(body.clone());
+        }
+        let body = self.compile(code, SCRIPT)?;
+        let mut names = code.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+        if !names.any(|name| TRACES.contains(&name)) {
+            *self.script.borrow_mut() = Some((Arc::clone(code), body.clone()));
+        }
+        Ok(body)
     }
 
     /// Runs the code of a library.
@@ -179,7 +229,7 @@ impl Machine {
             drop(functions);
             self.run.call((function, keys, arguments))?
         } else {
-            let body = match self.compile(&invocation.code, SCRIPT) {
+            let body = match self.body_of(&invocation.code) {
                 Ok(body) => body,
                 Err(error) => return Ok(failed_to_compile(SCRIPT, &error)),
             };

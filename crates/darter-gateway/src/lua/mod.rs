@@ -2,8 +2,9 @@
 //!
 //! A script can call commands within Lua's `pcall`, which cannot be suspended. So Lua runs in
 //! its own threads (`machine.rs`): for each command, the thread asks the client's task, which
-//! executes it in its transaction and answers (`run.rs`). Each run has a new Lua state, so that
-//! scripts cannot affect each other, and a conflict can repeat a script from its beginning.
+//! executes it in its transaction and answers (`run.rs`). Scripts do not share a Lua state, so that
+//! they cannot affect each other; a thread keeps the state of a script for its next run, unless the
+//! script might find traces of the last one there. A conflict can repeat a script from its beginning.
 //!
 //! A script is stopped when it takes too long, when it needs too much memory, when it is killed, or
 //! when its client's task has ended. Its changes are then discarded.

@@ -1,6 +1,7 @@
 -- Prepares the globals of a script: Redis's functions, which `machine.rs` passes, and the sandbox.
 -- Tables of a script's environment are read-only, as in Redis: scripts see empty tables that refer
--- to them. Each script has its own Lua state, so this protects from mistakes only.
+-- to them. Each script has its own Lua state, which its runs share if it does not name the functions
+-- that change tables or environments of others (`TRACES` in `machine.rs`).
 
 local rust = ...
 local error, next, pairs, rawget, rawset, select, type = error, next, pairs, rawget, rawset, select, type

@@ -17,9 +17,32 @@ use tokio::time::Instant;
 /// a function of Lua that cannot be stopped.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// Most Lua states that a thread keeps for the scripts that have run in it.
+const KEPT_MAX: usize = 8;
+
 thread_local! {
-    /// A Lua state for the next run in this thread.
+    /// A Lua state for a script that has none in this thread.
     static SPARE: RefCell<Option<Machine>> = const { RefCell::new(None) };
+    /// The states of the scripts that have run last in this thread, the last at the end.
+    static KEPT: RefCell<Vec<Machine>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Returns the state in which a script has run before, if it is kept.
+fn kept(task: &Task) -> Option<Machine> {
+    KEPT.with_borrow_mut(|kept| {
+        let at = kept.iter().rposition(|machine| machine.is_for(task))?;
+        Some(kept.remove(at))
+    })
+}
+
+/// Keeps a state for the next run of its script.
+fn keep(machine: Machine) {
+    KEPT.with_borrow_mut(|kept| {
+        if kept.len() == KEPT_MAX {
+            kept.remove(0);
+        }
+        kept.push(machine);
+    });
 }
 
 /// Does a thread's work, and executes the commands that it calls by `command`, as the purpose says.
@@ -54,15 +77,17 @@ pub(crate) async fn run(
         reply_bytes_max: options.output_bytes_max,
     };
     tokio::task::spawn_blocking(move || {
-        let machine = SPARE.take().map_or_else(Machine::new, Ok);
-        let outcome = match &machine {
+        let machine = kept(&task).or_else(|| SPARE.take()).map_or_else(Machine::new, Ok);
+        let (outcome, goes_on) = match &machine {
             Ok(machine) => machine.perform(&task, link),
-            Err(error) => Outcome::Failed(format!("ERR {error}")),
+            Err(error) => (Outcome::Failed(format!("ERR {error}")), false),
         };
         // The client's task may have ended.
         let _ = asks.send(Ask::Ended(outcome, slot));
-        drop(machine);
-        SPARE.set(Machine::new().ok());
+        machine.ok().filter(|_| goes_on).map(keep);
+        if SPARE.with_borrow(Option::is_none) {
+            SPARE.set(Machine::new().ok());
+        }
     });
     let end = Instant::from_std(running.control.since) + options.script_time + GRACE;
     loop {

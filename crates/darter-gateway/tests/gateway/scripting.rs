@@ -149,6 +149,47 @@ fn scripts_find_keys_as_they_have_changed_them() {
 }
 
 #[test]
+fn a_run_of_a_script_finds_no_trace_of_the_last_one() {
+    if is_without() {
+        return;
+    }
+    let door = Door::open();
+    let mut client = door.client();
+    assert_eq!(client.say("hset hash field value"), Reply::Integer(1));
+    // Each returns the same in every run, whether its state is kept or not.
+    for (script, reply) in [
+        // An option of a library, by a computed name.
+        (
+            "local text = cjson.encode(1 / 3) cjson['encode_number_' .. 'precision'](3) return text",
+            "0.33333333333333",
+        ),
+        ("local was = type(redis.call('hgetall', 'hash').map) redis.setresp(3) return was", "nil"),
+        (
+            "local was = #KEYS .. type(KEYS[1]) .. type(ARGV.was) KEYS[1] = 'key' ARGV.was = 1 return was",
+            "0nilnil",
+        ),
+        ("math.randomseed(7) local drawn = math.random() return tostring(drawn)", "0.26644419658298"),
+        // The methods of strings.
+        (
+            "local said = ('a'):upper() getmetatable('').__index.upper = function() return 'no' end return said",
+            "A",
+        ),
+        // The environment of a function that all scripts share.
+        (
+            "local said = type(redis) if pcall(setfenv, loadstring, {}) then loadstring('') end return said",
+            "table",
+        ),
+    ] {
+        for _ in 0..30 {
+            assert_eq!(run(&mut client, script), Reply::Bulk(reply.into()), "{script}");
+        }
+    }
+    // Numbers are not the same in all runs.
+    let drawn: Vec<Reply> = (0..30).map(|_| run(&mut client, "return tostring(math.random())")).collect();
+    assert!(drawn.iter().any(|number| *number != drawn[0]));
+}
+
+#[test]
 fn scripts_that_do_not_end_are_stopped_and_change_nothing() {
     if is_without() {
         return;
