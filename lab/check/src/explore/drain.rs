@@ -29,7 +29,9 @@ pub(super) fn mix_in(plan: &mut Plan, dice: &mut Dice) {
         return;
     }
     let goes_on = |fault: &Fault| matches!(fault, Fault::Cancel(..) | Fault::Drop(..));
-    let is_calm = plan.faults.iter().all(goes_on) && plan.groups.is_none();
+    // A visitor is another process.
+    let visits = plan.clients.iter().flatten().any(|op| matches!(op, Op::Visit(_)));
+    let is_calm = plan.faults.iter().all(goes_on) && plan.groups.is_none() && !visits;
     if !is_calm || plan.medium != Medium::Never {
         return;
     }
