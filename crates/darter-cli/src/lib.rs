@@ -17,6 +17,7 @@ mod check;
 mod commands;
 pub mod credentials;
 mod delete;
+mod drain;
 mod durability;
 mod envelope;
 mod export;

@@ -3,6 +3,7 @@
 use crate::Answer;
 use crate::arguments::{IndexArgs, seconds};
 use crate::credentials::ClientArgs;
+use crate::drain::DrainCommand;
 use crate::failure::{Failure, complain};
 use crate::tables::{bytes_text, print_pool};
 use darter::engine::{self, Engine, OrderedIndex};
@@ -173,6 +174,8 @@ pub enum PoolCommand {
     Create(CreateCommand),
     /// Add a memory node to a pool; processes that have the pool open use it at once
     AddNode(AddNodeCommand),
+    /// Move everything off a memory node while programs work, and remove it from the pool
+    Drain(DrainCommand),
     /// Describe a pool: its nodes, their space, and its members
     Status(StatusCommand),
     /// Make another replica of a memory group the primary, for example before maintenance
@@ -245,6 +248,7 @@ impl PoolCommand {
         match self {
             Self::Create(command) => command.run(),
             Self::AddNode(command) => command.run(),
+            Self::Drain(command) => command.run(),
             Self::Status(command) => command.run(),
             Self::Handoff(command) => command.run(),
         }

@@ -44,11 +44,14 @@ pub(crate) fn print_pool(out: &mut impl Write, usage: &PoolUsage) -> std::io::Re
         let taken = (node.blocks - node.free) as f64 * 100.0 / (node.blocks as f64).max(1.0);
         let address = node.address.clone().unwrap_or_default();
         let mut row = vec![node.node.to_string(), address, bytes_text(node.bytes)];
-        if node.is_absent {
+        if node.is_removed() {
+            row.push("has left".to_owned());
+        } else if node.is_absent {
             row.push(if node.is_lost { "lost" } else { "absent" }.to_owned());
         } else {
             row.push(format!("{taken:.0}%"));
             row.extend(counts.map(|count| count.to_string()));
+            row.extend(node.is_leaving().then(|| "leaving".to_owned()));
         }
         row
     });

@@ -34,6 +34,15 @@ pub trait RemoteNodes {
         Err(FabricError::Unreachable { node })
     }
 
+    /// From now on the node has left the pool: verbs to it fail, and it is not contacted again.
+    /// Adds it if it is the next one.
+    ///
+    /// # Errors
+    /// Fails if it is not known, and not the next one.
+    fn retire_node(&self, node: u8, _expected: &ExpectedNode) -> Result<(), FabricError> {
+        Err(FabricError::Unreachable { node })
+    }
+
     /// Returns whether the last attempt to reach a node has failed. New objects should be placed on
     /// others.
     fn is_absent(&self, _node: u8) -> bool {

@@ -54,6 +54,8 @@ pub fn pool(usage: &PoolUsage) -> Value {
                 "bytes": node.bytes,
                 "is_absent": node.is_absent,
                 "is_lost": node.is_lost,
+                "is_leaving": node.is_leaving(),
+                "is_removed": node.is_removed(),
                 "blocks": node.blocks,
                 "free": node.free,
                 "mine": node.mine,

@@ -7,8 +7,8 @@
 use crate::dart::{self, Dart, DartOptions, SearchSamples};
 use crate::dyn_index::DynIndex;
 use crate::ordered::{
-    Access, CheckReport, Commit, Condition, Decide, Decision, IndexStats, KeyValue, OrderedIndex, PutOutcome,
-    ScanRange, Swept, TreeView, Versioned, Visit,
+    Access, CheckReport, Commit, Condition, Decide, Decision, Evacuated, IndexStats, KeyValue, OrderedIndex,
+    PutOutcome, ScanRange, Swept, TreeView, Versioned, Visit,
 };
 use crate::quiver::{self, Quiver, QuiverOptions};
 use crate::radix::prefix_list::AdjustReport;
@@ -362,6 +362,14 @@ impl<F: Fabric> OrderedIndex<F> for AnyIndex<F> {
 
     async fn sweep_dead(&self, client: &mut Client<F>) -> Result<Swept> {
         awaiting!(self, index => OrderedIndex::sweep_dead(index, client))
+    }
+
+    async fn evacuate(&self, client: &mut Client<F>, node: u8, from: &[u8]) -> Result<Evacuated> {
+        awaiting!(self, index => OrderedIndex::evacuate(index, client, node, from))
+    }
+
+    fn evacuates(&self) -> bool {
+        matches!(self, Self::Quiver(_))
     }
 
     async fn scrub_unreachable(&self, client: &mut Client<F>, reachable: &ReachableSet) -> Result<bool> {

@@ -11,6 +11,7 @@ pub mod checker;
 #[doc(hidden)]
 pub mod checksum;
 mod dart;
+pub mod drain;
 mod dyn_index;
 mod error;
 #[cfg(test)]
@@ -29,9 +30,9 @@ pub use dart::{Dart, DartOptions, SearchSamples};
 pub use dyn_index::DynIndex;
 pub use error::{IndexError, Result};
 pub use ordered::{
-    Access, CheckReport, Commit, Condition, Decide, Decision, EstStats, IndexStats, KEY_BYTES_MAX, KeyValue,
-    NodeTypeStats, OrderedIndex, PutOutcome, ScanRange, Swept, TreeEdge, TreeView, Version, Versioned, Visit,
-    Write, check_key,
+    Access, CheckReport, Commit, Condition, Decide, Decision, EstStats, Evacuated, IndexStats, KEY_BYTES_MAX,
+    KeyValue, NodeTypeStats, OrderedIndex, PutOutcome, ScanRange, Swept, TreeEdge, TreeView, Version,
+    Versioned, Visit, Write, check_key,
 };
 pub use quiver::{Quiver, QuiverOptions};
 #[doc(hidden)]

@@ -139,6 +139,7 @@ impl<F: Fabric> Pool<F> {
         // the others that we reach them.
         let known = registration.nodes;
         members::learn(&fabric, &mut endpoint, &superblock, &layout, known, Absent::Expected).await?;
+        members::uses_of(&mut endpoint, &layout, registration.roster).await?.apply(&fabric, &layout)?;
         let reclamation = Reclamation::new(registration.epoch, registration.snapshot);
         let blocks = Blocks::new(fabric, layout, registration.me);
         let members = Members::new(superblock, registration, nodes, endpoint.now_ms());

@@ -22,6 +22,19 @@ pub enum PoolError {
     /// No memory node has room until freed memory can be reused, which a member prevents.
     #[error("out of space: freed memory waits for {0}; let that process continue, or end it, and try again")]
     HeldBack(Laggard),
+    /// The other memory nodes have too little room for the objects of the node that should leave.
+    #[error(
+        "memory node {node} holds {bytes} bytes, and the others have room for {room}, of which a fifth stays free; \
+         add a memory node or delete something first"
+    )]
+    NoRoomToDrain {
+        /// The node that should leave.
+        node: u8,
+        /// Bytes of the objects on it.
+        bytes: u64,
+        /// Bytes that can be allocated on the other nodes.
+        room: u64,
+    },
     /// The object is larger than any block of this pool can hold.
     #[error("object of {bytes} bytes: this pool holds at most {max}; create the pool with larger blocks")]
     TooLarge {

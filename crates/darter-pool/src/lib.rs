@@ -51,14 +51,15 @@ mod round_trip;
 mod sync;
 mod usage;
 
-pub use blocks::{AllocKind, AuditReport, MemberId, ReachableSet, size_class};
+pub use blocks::{AllocKind, AuditReport, ForgottenNodes, MemberId, ReachableSet, size_class};
 pub use client::{Client, Pinned};
 pub use create::PoolOptions;
 pub use error::PoolError;
 pub use laggard::Laggard;
+pub use maintenance::Removal;
 pub use members::{Adoption, SweepReport, erase_if_lost, members_in_use};
 pub use pool::{Pool, SnapshotsHeldBack};
 pub use reclaim::{Extension, Leftovers, Room, RoomRequest, SnapshotId, Unlinked};
 pub use region::{HEAD_BYTES, ROOT_WORDS};
 pub use round_trip::{Completed, Swap};
-pub use usage::{BlockHolder, BlockRun, MemberUsage, NodeUsage, PoolUsage};
+pub use usage::{BlockHolder, BlockRun, MemberUsage, NodeStanding, NodeUsage, PoolUsage};

@@ -5,11 +5,37 @@ use darter_fabric::Fabric;
 use crate::blocks::{AuditReport, ReachableSet};
 use crate::client::Client;
 use crate::error::PoolError;
-use crate::members::{Adoption, SweepReport};
+use crate::members::{Adoption, Roster, Stage, SweepReport};
 use crate::pool::Pool;
 use crate::process::Process;
 use crate::reclaim::{SnapshotId, read_open_snapshot};
 use crate::usage::{PoolUsage, usage};
+
+/// The removal of a memory node ([`Pool::begin_removal`]), as far as it has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "pass it to the next step"]
+pub struct Removal {
+    node: u8,
+    roster: Roster,
+}
+
+impl Removal {
+    /// Returns the node.
+    pub fn node(&self) -> u8 {
+        self.node
+    }
+
+    /// Whether all members are to use nothing that they remember of the node: its objects have been
+    /// moved.
+    pub fn is_forgotten(&self) -> bool {
+        self.roster.leaving.is_some_and(|(_, stage)| stage >= Stage::Empty)
+    }
+
+    /// Whether the removal can no longer be cancelled.
+    pub fn is_final(&self) -> bool {
+        self.roster.leaving.is_some_and(|(_, stage)| stage == Stage::Gone)
+    }
+}
 
 impl<F: Fabric> Pool<F> {
     /// Runs one round of upkeep: renews the lease, follows the global epoch and helps advance it,
@@ -75,6 +101,107 @@ impl<F: Fabric> Pool<F> {
         let (process, endpoint) = client.parts();
         let Process { blocks, members, reclamation, .. } = process;
         reclamation.await_nodes(endpoint, blocks, members, patience_ms).await
+    }
+
+    /// Begins to remove a memory node from the pool, or goes on after an interruption: from now on
+    /// no new objects are placed on it. Returns how far the removal has got.
+    ///
+    /// # Errors
+    /// [`PoolError::Options`] if the node cannot leave, or another one is leaving; fabric errors.
+    /// The pool is then as it was.
+    pub async fn begin_removal(&self, client: &mut Client<F>, node: u8) -> Result<Removal, PoolError> {
+        let (process, endpoint) = client.parts();
+        let roster = process.members.begin_removal(endpoint, &process.blocks, node).await?;
+        Ok(Removal { node, roster })
+    }
+
+    /// Returns how far the removal of a node has got, if it is leaving. Changes nothing.
+    ///
+    /// # Errors
+    /// As [`Pool::begin_removal`].
+    pub async fn removal_of(&self, client: &mut Client<F>, node: u8) -> Result<Option<Removal>, PoolError> {
+        let (process, endpoint) = client.parts();
+        let roster = process.members.removal_of(endpoint, &process.blocks, node).await?;
+        Ok(roster.leaving.map(|_| Removal { node, roster }))
+    }
+
+    /// Whether this process has seen that the removal has got this far, and no further change of it.
+    pub fn follows(&self, removal: Removal) -> bool {
+        let followed = self.process.members.roster();
+        (followed.leaving, followed.changes) == (removal.roster.leaving, removal.roster.changes)
+    }
+
+    /// Puts a node that is leaving back in use. Returns false if it is not leaving.
+    ///
+    /// # Errors
+    /// [`PoolError::Options`] if it is too late; fabric errors.
+    pub async fn cancel_removal(&self, client: &mut Client<F>, node: u8) -> Result<bool, PoolError> {
+        let (process, endpoint) = client.parts();
+        process.members.cancel_removal(endpoint, node).await
+    }
+
+    /// Waits until every live member knows how far the removal has got, and has ended the operations
+    /// that it had begun before. Returns the slots of the members that have not within a lease and
+    /// a second. The client must not be pinned.
+    ///
+    /// # Errors
+    /// As [`Pool::maintain`].
+    pub async fn await_removal(&self, client: &mut Client<F>) -> Result<Vec<u32>, PoolError> {
+        let (process, endpoint) = client.parts();
+        let Process { blocks, members, reclamation, .. } = process;
+        let patience_ms = members.lease_ms() + 1000;
+        let behind = reclamation.await_roster(endpoint, blocks, members, patience_ms).await?;
+        if !behind.is_empty() {
+            return Ok(behind);
+        }
+        reclamation.wait_until_flushed(endpoint, blocks, members).await
+    }
+
+    /// From now on no process uses what it remembers of the node's objects, once it follows
+    /// ([`Pool::await_removal`]). Call this when the index reaches no object on the node.
+    ///
+    /// # Errors
+    /// [`PoolError::Options`] if the removal has been cancelled; fabric errors.
+    pub async fn forget_removed(
+        &self,
+        client: &mut Client<F>,
+        removal: Removal,
+    ) -> Result<Removal, PoolError> {
+        let (process, endpoint) = client.parts();
+        let roster = process.members.advance_removal(endpoint, removal.roster, Stage::Empty).await?;
+        Ok(Removal { roster, ..removal })
+    }
+
+    /// Returns the number of blocks of the node that are not free yet.
+    ///
+    /// # Errors
+    /// Fabric errors.
+    pub async fn blocks_left(&self, client: &mut Client<F>, removal: Removal) -> Result<u64, PoolError> {
+        let (process, endpoint) = client.parts();
+        process.members.blocks_left(endpoint, &process.blocks, removal.node).await
+    }
+
+    /// Removes the node, if all its blocks are free and all members have forgotten its objects
+    /// ([`Pool::forget_removed`], then [`Pool::await_removal`]). Returns false if a block is not
+    /// free. Afterwards, [`Pool::await_removal`] waits until no process uses the node.
+    ///
+    /// # Errors
+    /// [`PoolError::Options`] if the removal has been cancelled; fabric errors.
+    pub async fn finish_removal(&self, client: &mut Client<F>, removal: Removal) -> Result<bool, PoolError> {
+        let (process, endpoint) = client.parts();
+        let Process { blocks, members, .. } = process;
+        let roster = match removal.roster.leaving {
+            Some((_, Stage::Gone)) => removal.roster,
+            Some((_, Stage::Empty)) => {
+                if members.blocks_left(endpoint, blocks, removal.node).await? > 0 {
+                    return Ok(false);
+                }
+                members.advance_removal(endpoint, removal.roster, Stage::Gone).await?
+            }
+            _ => return Ok(false),
+        };
+        members.finish_removal(endpoint, blocks, roster).await?;
+        Ok(true)
     }
 
     /// Ends all members that are gone, however short their silence. If the provider cannot tell

@@ -7,7 +7,7 @@ use darter_fabric::{Fabric, GlobalAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::blocks::MemberId;
+use crate::blocks::{ForgottenNodes, MemberId};
 use crate::error::PoolError;
 use crate::process::Process;
 use crate::reclaim::{Extension, RoomRequest};
@@ -93,6 +93,23 @@ impl<F: Fabric> Pool<F> {
     /// a node is added.
     pub fn nodes(&self) -> u8 {
         self.process.members.usable_nodes()
+    }
+
+    /// Returns the nodes on which new objects are placed.
+    pub fn homes(&self) -> Vec<u8> {
+        let layout = self.process.blocks.layout();
+        let homes: Vec<u8> = (0..self.nodes()).filter(|&node| layout.accepts(node)).collect();
+        if homes.is_empty() { vec![0] } else { homes }
+    }
+
+    /// Whether new objects may be placed on a node.
+    pub fn accepts(&self, node: u8) -> bool {
+        self.process.blocks.layout().accepts(node)
+    }
+
+    /// Returns the nodes of which an index must not use what it remembers.
+    pub fn forgotten_nodes(&self) -> ForgottenNodes {
+        self.process.blocks.layout().forgotten_nodes()
     }
 
     /// Returns the size of a block in bytes.

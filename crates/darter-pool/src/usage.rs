@@ -34,6 +34,18 @@ pub struct BlockRun {
     pub blocks: u64,
 }
 
+/// Whether a node belongs to the pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeStanding {
+    /// It does.
+    #[default]
+    InUse,
+    /// It is leaving: no new objects are placed on it.
+    Leaving,
+    /// It has left.
+    Removed,
+}
+
 /// One node's blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeUsage {
@@ -50,6 +62,8 @@ pub struct NodeUsage {
     pub is_absent: bool,
     /// It is absent because it was restarted without its contents, which are lost.
     pub is_lost: bool,
+    /// Whether it is leaving the pool, or has left.
+    pub standing: NodeStanding,
     /// Number of blocks.
     pub blocks: u64,
     /// Blocks without an owner and without objects.
@@ -73,6 +87,16 @@ pub struct NodeUsage {
 }
 
 impl NodeUsage {
+    /// Whether no new objects are placed on it, because it is leaving the pool.
+    pub fn is_leaving(&self) -> bool {
+        self.standing == NodeStanding::Leaving
+    }
+
+    /// Whether it has left the pool: it holds nothing, and is not contacted.
+    pub fn is_removed(&self) -> bool {
+        self.standing == NodeStanding::Removed
+    }
+
     /// Counts the next block.
     fn add(&mut self, holder: BlockHolder, kind: Option<AllocKind>, me: MemberId) {
         *match holder {
@@ -139,7 +163,7 @@ pub struct PoolUsage {
 impl PoolUsage {
     /// Bytes of all regions.
     pub fn bytes(&self) -> u64 {
-        self.nodes.iter().map(|node| node.bytes).sum()
+        self.nodes.iter().filter(|node| !node.is_removed()).map(|node| node.bytes).sum()
     }
 
     /// Bytes of blocks that have an owner or hold objects: all that are not free for any use.
@@ -172,6 +196,11 @@ pub(crate) async fn usage<F: Fabric>(
             address: blocks.fabric().remote_nodes().node_address(node),
             blocks: table.as_ref().map_or(0, Vec::len) as u64,
             is_absent: table.is_none(),
+            standing: match members.roster.leaving {
+                _ if blocks.layout().is_removed(node) => NodeStanding::Removed,
+                Some((leaving, _)) if leaving == node => NodeStanding::Leaving,
+                _ => NodeStanding::InUse,
+            },
             is_lost: table.is_none() && blocks.fabric().remote_nodes().is_lost(node),
             ..NodeUsage::default()
         };

@@ -9,4 +9,6 @@ pub struct SimCounts {
     pub batches: u64,
     /// Long verbs that executed in pieces.
     pub torn: u64,
+    /// Verbs posted to memory nodes that, as their process knew, had left the pool.
+    pub to_retired: u64,
 }

@@ -6,9 +6,9 @@ use super::memory::{Misuse, Snapshot};
 use super::world::{Life, World, holder_number};
 use super::{Medium, Relaxations, Side};
 use darter_fabric::{
-    Batch, CALL_WORDS_MAX, CallFault, Calling, Capabilities, ClientObserver, Durability, Endpoint, Fabric,
-    FabricError, FenceOutcome, GlobalAddr, Identity, Membership, MemoryObserver, ObjectState, Orphans,
-    Procedures, RemoteNodes, RemoteProcedures, Suspect, verify_request,
+    Batch, CALL_WORDS_MAX, CallFault, Calling, Capabilities, ClientObserver, Durability, Endpoint,
+    ExpectedNode, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Membership, MemoryObserver,
+    ObjectState, Orphans, Procedures, RemoteNodes, RemoteProcedures, Suspect, verify_request,
 };
 use std::future::Future;
 use std::pin::Pin;
@@ -226,6 +226,19 @@ impl RemoteNodes for Sim {
         if world.reach(self.process) == usize::from(node) + 1 {
             world.limit(self.process, usize::from(node));
         }
+    }
+
+    /// From now on, batches of this process to the node fail, and are counted.
+    fn retire_node(&self, node: u8, _expected: &ExpectedNode) -> Result<(), FabricError> {
+        let mut world = self.world();
+        world.admit(self.process)?;
+        let reached = world.reach(self.process);
+        if usize::from(node) > reached {
+            return Err(FabricError::Unreachable { node });
+        }
+        world.limit(self.process, reached.max(usize::from(node) + 1));
+        world.retired.push((self.process, node));
+        Ok(())
     }
 }
 

@@ -147,6 +147,8 @@ pub(super) struct World {
     identities: Vec<(u32, u32)>,
     /// Processes cut off from nodes.
     cuts: Vec<(u32, u8)>,
+    /// Nodes that have left the pool, as far as processes know.
+    pub retired: Vec<(u32, u8)>,
     /// Processes whose verbs are executed by the nodes' processors.
     by_processor: Vec<u32>,
     /// Processes limited to the first nodes, with their number.
@@ -190,6 +192,7 @@ impl World {
             processes: Vec::new(),
             identities: Vec::new(),
             cuts: Vec::new(),
+            retired: Vec::new(),
             by_processor: Vec::new(),
             limits: Vec::new(),
             tasks: 0,
@@ -222,6 +225,7 @@ impl World {
         self.processes.clear();
         self.identities.clear();
         self.cuts.clear();
+        self.retired.clear();
         self.by_processor.clear();
         self.limits.clear();
         self.allocations.clear();
@@ -351,6 +355,10 @@ impl World {
                 };
                 if usize::from(node) >= self.reach(process) {
                     error = Some(FabricError::out_of_bounds(verb.addr, u64::from(verb.words) * 8, 0));
+                    lane.at = batch.len();
+                } else if self.retired.contains(&(process, node)) {
+                    self.counts.to_retired += 1;
+                    error = Some(FabricError::Unreachable { node });
                     lane.at = batch.len();
                 } else if self.is_cut(process, node) {
                     error = Some(FabricError::Disconnected { node });

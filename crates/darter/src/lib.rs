@@ -53,6 +53,7 @@ mod blocking;
 mod calls;
 mod change;
 mod cursor;
+pub mod drain;
 pub mod engine;
 mod error;
 mod holds;

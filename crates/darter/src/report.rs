@@ -18,4 +18,4 @@ pub use darter_index::{
     AdjustReport, CheckReport, EstStats, IncrementalStats, IndexStats, NodeTypeStats, SearchSamples,
     TreeEdge, TreeView,
 };
-pub use darter_pool::{AllocKind, BlockHolder, BlockRun, MemberUsage, NodeUsage, PoolUsage};
+pub use darter_pool::{AllocKind, BlockHolder, BlockRun, MemberUsage, NodeStanding, NodeUsage, PoolUsage};

@@ -11,6 +11,7 @@ mod daemon;
 mod damage;
 mod damaged_nodes;
 mod disk_space;
+mod drain;
 mod durability;
 mod groups;
 mod help;

@@ -174,6 +174,14 @@ impl Tcp {
     ) -> Result<Refusal, FabricError> {
         self.links.control.request(&self.links.session, node, kind, about)
     }
+
+    /// Does the same, unless the node leaves the pool during the request.
+    fn request_in_use(&self, node: u8, kind: RequestKind, about: Control) -> Result<(), FabricError> {
+        match self.request(node, kind, about) {
+            Err(_) if self.links.session.retired.contains(node) => Ok(()),
+            reply => reply.map(drop),
+        }
+    }
 }
 
 /// A held member slot, released when dropped.
@@ -219,8 +227,8 @@ impl Membership for Tcp {
             _ => {}
         }
         about.flag = 1;
-        for node in (0..self.links.session.node_count() as u8).filter(|&node| node != ARBITER) {
-            self.request(node, RequestKind::Fence, about)?;
+        for node in self.links.session.nodes_in_use().filter(|&node| node != ARBITER) {
+            self.request_in_use(node, RequestKind::Fence, about)?;
         }
         Ok(FenceOutcome::Fenced)
     }
@@ -274,6 +282,29 @@ impl RemoteNodes for Tcp {
         Ok(())
     }
 
+    fn retire_node(&self, node: u8, expected: &ExpectedNode) -> Result<(), FabricError> {
+        let session = &self.links.session;
+        // Before a thread that sees the node can post verbs to it.
+        session.retired.note(node, true);
+        session.absent.note(node, true);
+        session.with_nodes(|nodes| {
+            let nodes_known = nodes.len();
+            let (address, bytes) = (expected.address.clone(), expected.bytes);
+            let patience = Duration::ZERO;
+            // The memory that it had may be another node of the pool by now.
+            let gone = NodeInfo { address, bytes, boot_id: None, is_durable: false, patience };
+            match nodes.get_mut(usize::from(node)) {
+                Some(known) => *known = gone,
+                None if nodes_known == usize::from(node) => nodes.push(gone),
+                None => return Err(FabricError::Unreachable { node }),
+            }
+            Ok(())
+        })?;
+        session.silent.remove(node);
+        self.links.disconnect(node);
+        Ok(())
+    }
+
     #[inline]
     fn is_absent(&self, node: u8) -> bool {
         self.links.session.absent.contains(node)
@@ -322,9 +353,8 @@ impl Fabric for Tcp {
         let is_by_processor = session.adapter.is_none();
         let is_durable = is_by_processor
             && (session.options.must_be_durable
-                || (0..session.node_count())
-                    .all(|node| session.node(node as u8).is_some_and(|node| node.is_durable)));
-        let nodes = (0..session.node_count()).filter_map(|node| session.node(node as u8));
+                || session.nodes_in_use().all(|node| session.node(node).is_some_and(|node| node.is_durable)));
+        let nodes = session.nodes_in_use().filter_map(|node| session.node(node));
         let (mut has_group, mut patience) = (false, Duration::ZERO);
         for node in nodes {
             has_group |= is_group(&node.address);
@@ -352,8 +382,8 @@ impl Fabric for Tcp {
     }
 
     fn persist(&self) -> Result<(), FabricError> {
-        for node in 0..self.links.session.node_count() {
-            self.request(node as u8, RequestKind::Persist, Control { number: 0, flag: 0 })?;
+        for node in self.links.session.nodes_in_use() {
+            self.request_in_use(node, RequestKind::Persist, Control { number: 0, flag: 0 })?;
         }
         Ok(())
     }

@@ -76,10 +76,7 @@ impl Links {
     /// while the thread of an earlier call runs.
     pub(super) fn search_absent(&self) {
         let session = &self.session;
-        let absent: Vec<u8> = (0..session.node_count())
-            .map(|node| node as u8)
-            .filter(|&node| session.absent.contains(node))
-            .collect();
+        let absent: Vec<u8> = session.nodes_in_use().filter(|&node| session.absent.contains(node)).collect();
         if absent.is_empty() || self.is_searching.swap(true, Ordering::AcqRel) {
             return;
         }

@@ -43,6 +43,8 @@ pub(super) struct Session {
     pub absent: Arc<AbsentNodes>,
     /// Nodes at whose addresses another memory was found.
     pub lost: Arc<AbsentNodes>,
+    /// Nodes that have left the pool. They count as absent.
+    pub retired: AbsentNodes,
     /// Number of channels to memory groups so far.
     channels: AtomicU32,
 }
@@ -115,6 +117,11 @@ impl SilentNodes {
         self.lock().contains(&node)
     }
 
+    /// Removes a node from the list.
+    pub(super) fn remove(&self, node: u8) {
+        self.lock().remove(&node);
+    }
+
     /// Lists a node that was silent for too long.
     pub(super) fn add(&self, node: u8) {
         self.lock().insert(node);
@@ -156,6 +163,7 @@ impl Session {
             ended: Arc::default(),
             silent: Arc::default(),
             absent: Arc::default(),
+            retired: AbsentNodes::default(),
             lost: Arc::default(),
             channels: AtomicU32::new(0),
         })
@@ -169,6 +177,11 @@ impl Session {
     /// Returns the number of nodes.
     pub(super) fn node_count(&self) -> usize {
         self.node_count.load(Ordering::Acquire)
+    }
+
+    /// Returns the nodes that have not left the pool.
+    pub(super) fn nodes_in_use(&self) -> impl Iterator<Item = u8> + '_ {
+        (0..self.node_count()).map(|node| node as u8).filter(|&node| !self.retired.contains(node))
     }
 
     /// Returns the information about a node.

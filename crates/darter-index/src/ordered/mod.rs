@@ -12,12 +12,15 @@
 //! Indexes with locks wait while another client holds one; the lock of a client that can no longer
 //! write is taken over.
 
+mod evacuate;
 mod modify;
 mod report;
 mod sweep;
 mod transaction;
 mod tree;
 
+pub(crate) use evacuate::CANNOT_EVACUATE;
+pub use evacuate::Evacuated;
 pub use report::{CheckReport, EstStats, IndexStats, NodeTypeStats};
 pub use sweep::Swept;
 pub(crate) use transaction::check_order;
@@ -375,6 +378,27 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
     /// a walk fails, memory that was not freed is left to a later sweep.
     fn sweep_dead(&self, client: &mut Client<F>) -> impl Future<Output = Result<Swept>> + Send {
         sweep::sweep_dead(self, client)
+    }
+
+    /// Moves objects off a memory node on which no new ones are placed any longer
+    /// ([`darter_pool::Pool::begin_removal`]): one step, from the first key that is `from` or
+    /// greater. Other clients may work during the step; objects that they replace may stay.
+    ///
+    /// # Errors
+    /// [`IndexError::Options`] if this index cannot do that; those of the fabric; out of space. What
+    /// was moved stays moved.
+    fn evacuate(
+        &self,
+        _client: &mut Client<F>,
+        _node: u8,
+        _from: &[u8],
+    ) -> impl Future<Output = Result<Evacuated>> + Send {
+        async { Err(IndexError::Options(CANNOT_EVACUATE)) }
+    }
+
+    /// Whether [`OrderedIndex::evacuate`] is implemented.
+    fn evacuates(&self) -> bool {
+        false
     }
 
     /// Clears hints that point outside `reachable`. Returns whether that may have made more objects

@@ -60,34 +60,34 @@ pub(super) struct Builder {
     last: Option<Pair>,
     /// Most pairs in a page.
     records_max: usize,
-    /// Number of memory nodes to spread over.
-    nodes: u8,
+    /// The memory nodes to spread over.
+    homes: Vec<u8>,
     /// The memory node for the first node of each depth, if these stay with the node above.
     stem: Option<u8>,
 }
 
-/// The memory node, out of `nodes`, for the node of a key's prefix of this depth and for its pages:
+/// The memory node, out of `homes`, for the node of a key's prefix of this depth and for its pages:
 /// round-robin for prefixes that differ in their last byte, otherwise by a hash. A node and its
 /// children are linked together.
-fn home_of(keys: HashKeys, key: &[u8], depth: usize, nodes: u8) -> u8 {
-    let Some(above) = depth.checked_sub(1) else { return 0 };
+fn home_of(keys: HashKeys, key: &[u8], depth: usize, homes: &[u8]) -> u8 {
+    let (Some(above), false) = (depth.checked_sub(1), homes.is_empty()) else { return 0 };
     let hash = identity_of(keys, key, above & !1) >> 32;
     let turns: u64 = (above & !1..depth).filter_map(|at| nibble(key, at)).map(u64::from).sum();
-    ((hash + turns) % u64::from(nodes.max(1))) as u8
+    homes[((hash + turns) % homes.len() as u64) as usize]
 }
 
 impl Builder {
-    /// Creates a builder for a subtree that is spread over `nodes` memory nodes. With a *stem* the
+    /// Creates a builder for a subtree that is spread over the memory nodes `homes`. With a *stem* the
     /// first node of each depth goes to that memory node.
-    pub(super) fn new(maker: Maker, records_max: usize, nodes: u8, stem: Option<u8>) -> Self {
-        Self { maker, frames: Vec::new(), last: None, records_max, nodes, stem }
+    pub(super) fn new(maker: Maker, records_max: usize, homes: Vec<u8>, stem: Option<u8>) -> Self {
+        Self { maker, frames: Vec::new(), last: None, records_max, homes, stem }
     }
 
     /// Creates a builder for a whole tree: there is a node at depth 0, on the first memory node.
     /// Nodes that all keys share are also there, so that no key depends on more memory nodes than
     /// necessary.
-    pub(super) fn of_tree(maker: Maker, records_max: usize, nodes: u8) -> Self {
-        let mut builder = Self::new(maker, records_max, nodes, Some(0));
+    pub(super) fn of_tree(maker: Maker, records_max: usize, homes: Vec<u8>) -> Self {
+        let mut builder = Self::new(maker, records_max, homes, Some(0));
         builder.open(0, &[]);
         builder
     }
@@ -149,7 +149,7 @@ impl Builder {
         if self.frames.last().is_none_or(|frame| frame.depth < depth) {
             let is_first = self.frames.iter().all(Frame::is_empty);
             let home = self.stem.filter(|_| is_first);
-            let hashed = || home_of(self.maker.keys, key, depth, self.nodes);
+            let hashed = || home_of(self.maker.keys, key, depth, &self.homes);
             self.frames.push(Frame::new(depth, key, home.unwrap_or_else(hashed)));
         }
     }
@@ -296,7 +296,7 @@ mod tests {
                 let low = if depth % 2 == 1 { sibling << 4 } else { sibling };
                 let mut key = *b"pear";
                 key[(depth - 1) / 2] = low;
-                taken[usize::from(home_of(keys, &key, depth, 4))] += 1;
+                taken[usize::from(home_of(keys, &key, depth, &[0, 1, 2, 3]))] += 1;
             }
             assert_eq!(taken, [4; 4], "depth {depth}");
         }

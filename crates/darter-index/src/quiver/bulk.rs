@@ -23,9 +23,9 @@ impl<F: Fabric> Quiver<F> {
         I: Iterator<Item = KeyValue> + Send,
     {
         Operation::begin(&self.shared, client, OpKind::Load).await?.require_empty().await?;
-        let nodes = client.pool().nodes();
+        let homes = client.pool().homes();
         let maker = Maker::new(&self.shared, client.epoch());
-        let mut builder = Builder::of_tree(maker, self.shared.geometry.records, nodes);
+        let mut builder = Builder::of_tree(maker, self.shared.geometry.records, homes);
         let built = self.build(client, &mut builder, sorted).await;
         let published = match built {
             Ok((root, count)) => self.publish_root(client, &mut builder.maker, root).await.map(|()| count),

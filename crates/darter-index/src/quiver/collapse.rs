@@ -133,7 +133,7 @@ impl<F: Fabric> Operation<'_, F> {
         let mut words = self.read_node(node).await?;
         // Allocates a copy before the first seal, so that a full pool leaves the node unchanged.
         let mut copy = Maker::new(self.shared, self.client.epoch());
-        let home = node.addr.node();
+        let home = self.home_instead(node.addr.node(), words[0]);
         let born = copy.born;
         let image =
             |addr, words: &[u64]| node::image(addr, words[0], born, node.depth, &node::slots(words), &[]);

@@ -16,6 +16,9 @@ mod content;
 mod descent;
 mod direct;
 mod diverge;
+mod evacuate;
+#[cfg(test)]
+mod evacuations;
 mod finish;
 mod fold;
 mod hint;
@@ -58,8 +61,8 @@ pub use situations::quiver_situations;
 use crate::mark;
 use crate::radix::prefix_hash::HashKeys;
 use crate::{
-    Access, CheckReport, Commit, Condition, Decide, Decision, IndexError, IndexStats, KeyValue, OrderedIndex,
-    PutOutcome, Result, ScanRange, Versioned, Visit,
+    Access, CheckReport, Commit, Condition, Decide, Decision, Evacuated, IndexError, IndexStats, KeyValue,
+    OrderedIndex, PutOutcome, Result, ScanRange, Versioned, Visit,
 };
 use arc_swap::ArcSwap;
 use cache::Cache;
@@ -152,7 +155,8 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
             words,
             root: ArcSwap::from_pointee((root, client.epoch())),
             geometry,
-            cache: Cache::new(if is_direct { 0 } else { options.cache_bytes }, options.hot_words),
+            cache: Cache::new(if is_direct { 0 } else { options.cache_bytes }, options.hot_words)
+                .without(client.pool().forgotten_nodes()),
             is_direct,
             skip: Skip::new(table, client.epoch()),
             inline_rate: HitRate::new(),
@@ -264,6 +268,14 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
 
     async fn scrub_unreachable(&self, client: &mut Client<F>, _reachable: &ReachableSet) -> Result<bool> {
         self.finish_replacements(client).await
+    }
+
+    async fn evacuate(&self, client: &mut Client<F>, node: u8, from: &[u8]) -> Result<Evacuated> {
+        self.evacuate_from(client, node, from).await
+    }
+
+    fn evacuates(&self) -> bool {
+        true
     }
 
     async fn stats(&self, client: &mut Client<F>) -> Result<IndexStats> {

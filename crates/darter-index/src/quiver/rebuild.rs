@@ -279,7 +279,7 @@ impl<F: Fabric> Operation<'_, F> {
                 "page was split differently than its pairs require",
             ));
         };
-        let home = old.parent.node.addr.node();
+        let home = self.home_instead(old.parent.node.addr.node(), old.parent.identity);
         match part.kind {
             Kind::None => Ok((Slot::none(part.edges.hi), None)),
             Kind::Page => {
@@ -294,7 +294,7 @@ impl<F: Fabric> Operation<'_, F> {
                 let taken = std::mem::replace(maker, Maker::new(self.shared, self.client.epoch()));
                 // All keys of the node above share this path: the nodes below spread them.
                 let stem = (old.shape.edges == EdgeRange::ALL).then_some(home);
-                let mut builder = Builder::new(taken, records, self.client.pool().nodes(), stem);
+                let mut builder = Builder::new(taken, records, self.client.pool().homes(), stem);
                 let mut built = Ok(());
                 for pair in pairs {
                     built = builder.push(&mut self.client, pair.clone()).await;

@@ -28,6 +28,10 @@ crate::situations! {
     COLLAPSE_TO_NOTHING = "CollapseToNothing";
     /// A node that had to be kept was copied.
     NODE_COPIED = "NodeCopied";
+    /// A node was moved off a memory node that is leaving.
+    NODE_MOVED = "NodeMoved";
+    /// A page was.
+    PAGE_MOVED = "PageMoved";
     /// A key left a compressed path.
     DIVERGED = "Diverged";
     /// A page was read that is no longer responsible for the key.

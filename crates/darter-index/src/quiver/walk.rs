@@ -74,7 +74,9 @@ impl Walk {
     ) -> Result<bool> {
         let mut children = Vec::new();
         if self.has_begun {
-            let parents = self.parents.split_off(self.parents.len().saturating_sub(PARENTS));
+            let mut parents = self.parents.split_off(self.parents.len().saturating_sub(PARENTS));
+            let forgotten = operation.shared.cache.forgotten();
+            parents.retain(|met| !forgotten.contains(met.node.addr.node()));
             let words = operation.read_nodes(parents.iter().map(|met| met.node.into())).await?;
             for (met, words) in parents.iter().zip(words) {
                 if words[0] == met.identity && node::proves(words[node::GUARD_AT], met.node.born) {

@@ -168,6 +168,12 @@ impl Word {
         Self(INTENT << KIND_AT | rest | parity)
     }
 
+    /// The same LEAF with its leaf at another address. Not for an INTENT.
+    pub(super) fn with_leaf_at(self, addr: GlobalAddr) -> Self {
+        let rest = self.unsealed().0 & REST & !((1 << ADDR_BITS) - 1) | addr.bits() >> 4;
+        Self(leaf_kind(rest) << KIND_AT | rest)
+    }
+
     /// A slot whose key was removed: in the delta, or in a record without a pair.
     pub(super) fn erased(at: GlobalAddr, print: Print) -> Self {
         let hash = print.0 >> (u64::BITS - HASH_BITS);
@@ -332,6 +338,9 @@ mod tests {
                     let intent = Word::leaf(of_leaf(key, edge), 127 | INTENT_CLASS, addr);
                     assert_eq!(intent.state(), State::Leaf { addr, class: 127 | INTENT_CLASS });
                     assert!(intent.is_intent() && !leaf.is_intent());
+                    let elsewhere = GlobalAddr::new(3, 4096);
+                    let moved = Word::leaf(of_leaf(key, edge), 127, elsewhere);
+                    assert_eq!(leaf.with_leaf_at(elsewhere), moved);
                     assert_eq!(Word(intent.0 | SEAL).leaf_edge(edges), edge);
                     assert!(Word(intent.0 | SEAL).may_be_leaf_of(of_leaf(key, edge)));
                     assert!(edge == lo || !intent.may_be_leaf_of(of_leaf(key, edge - 1)));

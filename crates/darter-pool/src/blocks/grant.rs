@@ -43,8 +43,8 @@ pub(crate) enum NewBlocks {
 impl<F: Fabric> Blocks<F> {
     /// Takes at least one and at most the wanted number of free objects, all on one node: the first
     /// of `nodes` nodes that has some, beginning with the preferred one. Returns whether there were
-    /// any. Absent nodes are skipped; if the others have no room, a search that may take any blocks
-    /// fails with an absent node's error.
+    /// any. Nodes that are leaving are skipped, and so are absent ones; if the others have no room, a
+    /// search that may take any blocks fails with an absent node's error.
     pub(crate) async fn obtain(
         &self,
         endpoint: &mut F::Endpoint,
@@ -57,6 +57,9 @@ impl<F: Fabric> Blocks<F> {
         let mut absent = None;
         for step in 0..nodes {
             let node = ((usize::from(shortage.node) + step) % nodes) as u8;
+            if !self.layout().accepts(node) {
+                continue;
+            }
             let obtained = if self.fabric().remote_nodes().is_lost(node) {
                 Err(FabricError::Lost { node }.into())
             } else if self.fabric().remote_nodes().is_absent(node) {
@@ -143,7 +146,7 @@ impl<F: Fabric> Blocks<F> {
         Ok(())
     }
 
-    /// Returns the words of a node's block table.
+    /// Returns the words of a node's block table; none if the node has left the pool.
     pub(crate) async fn read_block_table(
         &self,
         endpoint: &mut F::Endpoint,
@@ -158,7 +161,14 @@ impl<F: Fabric> Blocks<F> {
                 batch.read(GlobalAddr::new(node, TABLE_AT + at as u64 * 8), words)
             })
             .collect();
-        let done = submit(endpoint, batch).await?;
+        if reads.is_empty() {
+            return Ok(Vec::new());
+        }
+        let done = match submit(endpoint, batch).await {
+            // It has left since the batch was made.
+            Err(_) if self.layout().is_removed(node) => return Ok(Vec::new()),
+            done => done?,
+        };
         Ok(reads.iter().flat_map(|&read| done.words(read)).copied().collect())
     }
 

@@ -47,16 +47,23 @@ impl OwnBlock {
 }
 
 impl Heap {
-    /// Takes wholly free blocks out of circulation, except `keep` of them.
+    /// Takes wholly free blocks out of circulation, except `keep` of them on nodes that stay.
     pub(crate) fn begin_return(&mut self, keep: usize) -> Vec<(BlockId, BlockWord)> {
-        let surplus = self.empty_blocks.saturating_sub(keep);
+        let all = self.layout.pages;
+        let is_empty = |block: &OwnBlock| block.free_pages == all && !block.leaving;
+        let is_kept = |id: BlockId| self.layout.accepts(id.node);
+        // Blocks on a node that is leaving go first, and all of them.
+        let must_go = self.blocks.iter().filter(|(id, block)| is_empty(block) && !is_kept(**id)).count();
+        let surplus = self.empty_blocks.saturating_sub(keep).max(must_go);
         if surplus == 0 {
             return Vec::new();
         }
-        let all = self.layout.pages;
-        let empty = self.blocks.iter_mut().filter(|(_, block)| block.free_pages == all && !block.leaving);
+        let mut empty: Vec<_> = self.blocks.iter_mut().filter(|(_, block)| is_empty(block)).collect();
+        if must_go > 0 {
+            empty.sort_by_key(|(id, _)| self.layout.accepts(id.node));
+        }
         let mut leaving = Vec::with_capacity(surplus);
-        for (&id, block) in empty.take(surplus) {
+        for (&id, block) in empty.into_iter().take(surplus) {
             block.leaving = true;
             leaving.push((id, block.word));
         }
@@ -81,25 +88,30 @@ impl Heap {
         }
     }
 
-    /// Chooses the blocks with the most room of each node and kind to hand over, and takes nothing
-    /// more from them. Keeps the one with the most room of each, unless this process `is_idle`.
-    /// Returns whether there are any.
-    pub(crate) fn begin_hand_over(&mut self, is_idle: bool) -> bool {
+    /// Chooses the blocks with the most room of each node and kind to hand over, if a member `is_asking`
+    /// for room, and takes nothing more from them. Keeps the one with the most room of each, unless
+    /// this process `is_idle`. Also chooses all blocks on nodes that are leaving. Returns whether
+    /// there are any.
+    pub(crate) fn begin_hand_over(&mut self, is_idle: bool, is_asking: bool) -> bool {
         let least = self.layout.block_bytes / ROOM_PART_MIN;
         let mut roomy: Vec<_> = self
             .blocks
             .iter()
             .filter(|(_, block)| !block.leaving && block.is_at_rest())
             .map(|(&id, block)| (Self::open_index(id.node, block.kind), block.room(&self.layout), id))
-            .filter(|&(_, room, _)| room >= least)
+            .filter(|&(_, room, id)| is_asking && room >= least && self.layout.accepts(id.node))
             .collect();
         roomy.sort_unstable_by_key(|&(list, room, id)| (list, std::cmp::Reverse(room), id));
         let kept = usize::from(!is_idle);
-        let chosen: Vec<_> = roomy
+        let chosen = roomy
             .chunk_by(|one, other| one.0 == other.0)
             .flat_map(|same| same.iter().skip(kept).take(BLOCKS_AT_ONCE))
-            .map(|&(_, _, id)| id)
-            .collect();
+            .map(|&(_, _, id)| id);
+        let is_leaving = |id: BlockId, block: &OwnBlock| {
+            !self.layout.accepts(id.node) && !block.leaving && block.is_at_rest()
+        };
+        let leaving = self.blocks.iter().filter(|(id, block)| is_leaving(**id, block)).map(|(&id, _)| id);
+        let chosen: Vec<_> = chosen.chain(leaving).collect();
         for &id in &chosen {
             let Some(block) = self.blocks.get_mut(&id) else { continue };
             block.handing = true;
@@ -168,9 +180,14 @@ impl<F: Fabric> Blocks<F> {
         self.never_hands_over.store(true, Ordering::SeqCst);
     }
 
+    /// Whether this process has blocks on nodes that are leaving.
+    pub(crate) fn has_blocks_to_clear(&self) -> bool {
+        self.heap().blocks().any(|(id, _)| !self.layout().accepts(id.node))
+    }
+
     /// Step 1. Returns whether there are blocks to hand over.
-    pub(crate) fn begin_hand_over(&self, is_idle: bool) -> bool {
-        if self.never_hands_over.load(Ordering::SeqCst) || !self.heap().begin_hand_over(is_idle) {
+    pub(crate) fn begin_hand_over(&self, is_idle: bool, is_asking: bool) -> bool {
+        if self.never_hands_over.load(Ordering::SeqCst) || !self.heap().begin_hand_over(is_idle, is_asking) {
             return false;
         }
         self.handing_over.store(true, Ordering::SeqCst);

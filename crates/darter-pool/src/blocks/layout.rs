@@ -28,6 +28,7 @@ use darter_fabric::GlobalAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::node_use::{ForgottenNodes, NodeUse, NodeUses};
 use super::size_class::{CLASSES, class_align, class_bytes, class_of};
 use crate::error::PoolError;
 use crate::region::TABLE_AT;
@@ -144,7 +145,7 @@ pub(crate) struct NodeLayout {
     pub blocks_at: u64,
 }
 
-/// The nodes' layouts. Nodes may be added while other threads read, and are never removed.
+/// The nodes' layouts. Nodes may be added while other threads read. Numbers are never used again.
 #[derive(Debug)]
 struct Nodes {
     layouts: Box<[OnceLock<NodeLayout>]>,
@@ -155,6 +156,7 @@ struct Nodes {
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     nodes: Arc<Nodes>,
+    uses: Arc<NodeUses>,
     pub block_bytes: u64,
     pub page_bytes: u64,
     /// Pages of a block.
@@ -181,6 +183,7 @@ impl Layout {
         let nodes = Arc::new(Nodes { layouts, known: AtomicUsize::new(0) });
         let layout = Self {
             nodes,
+            uses: Arc::new(NodeUses::new(NODES_MAX)),
             block_bytes,
             page_bytes,
             pages,
@@ -232,9 +235,30 @@ impl Layout {
         self.nodes.layouts.get(usize::from(node))?.get()
     }
 
-    /// Blocks of a node; 0 if the node is not laid out.
+    /// Blocks of a node; 0 if the node is not laid out, or has left.
     pub(crate) fn blocks(&self, node: u8) -> u32 {
-        self.node(node).map_or(0, |node| node.blocks)
+        self.node(node).filter(|_| !self.is_removed(node)).map_or(0, |node| node.blocks)
+    }
+
+    /// Changes how this process uses a node.
+    pub(crate) fn set_use(&self, node: u8, used: NodeUse) {
+        self.uses.set(node, used);
+    }
+
+    /// Whether new objects may be placed on a node.
+    #[inline]
+    pub(crate) fn accepts(&self, node: u8) -> bool {
+        self.uses.accepts(node)
+    }
+
+    /// Whether a node has left the pool.
+    pub(crate) fn is_removed(&self, node: u8) -> bool {
+        self.uses.is_removed(node)
+    }
+
+    /// The nodes of which nothing that is remembered may be used.
+    pub(crate) fn forgotten_nodes(&self) -> ForgottenNodes {
+        ForgottenNodes(Some(Arc::clone(&self.uses)))
     }
 
     /// The block size for a pool whose smallest node has `node_bytes` bytes: a 64th of it, from 2

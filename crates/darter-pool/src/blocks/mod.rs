@@ -6,6 +6,7 @@
 //! | `size_class` | the 128 sizes of objects |
 //! | `object` | kinds of objects; an object packed into a word |
 //! | `layout` | positions of blocks, pages and objects |
+//! | `node_use` | how this process uses each memory node |
 //! | `block` | the word that names a block's owner |
 //! | `slab`, `heap` | the process's books of its blocks, without verbs |
 //! | `magazine`, `stock` | the objects that each client keeps, without a shared lock |
@@ -36,6 +37,7 @@ mod heap_model;
 mod interleavings;
 mod layout;
 mod magazine;
+mod node_use;
 mod object;
 mod reachable;
 mod rebuild;
@@ -52,6 +54,8 @@ pub(crate) use block::{BlockState, BlockWord};
 pub(crate) use grant::NewBlocks;
 pub(crate) use layout::{BlockId, Layout};
 pub(crate) use magazine::MagazineList;
+pub use node_use::ForgottenNodes;
+pub(crate) use node_use::NodeUse;
 pub use object::AllocKind;
 pub(crate) use object::Object;
 pub use reachable::ReachableSet;

@@ -49,8 +49,15 @@ impl<F: Fabric> Blocks<F> {
     /// left in them go back to the pool.
     pub(crate) async fn reopen_touched(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
         for block in self.take_touched() {
-            let [word] = read_words(endpoint, Layout::block_word(block)).await?;
-            let word = BlockWord::decode(word);
+            // A node that has left had no block in use. It may leave during the read.
+            let has_left = || self.layout().is_removed(block.node);
+            if has_left() {
+                continue;
+            }
+            let word = match read_words(endpoint, Layout::block_word(block)).await {
+                Err(_) if has_left() => continue,
+                words => words.map(|[word]| BlockWord::decode(word))?,
+            };
             if let Some(word) = word.filter(|word| word.state == BlockState::Closed) {
                 self.reopen(endpoint, block, word).await?;
             }

@@ -60,7 +60,7 @@ impl Stock {
     }
 
     /// Takes an object from its magazine. Returns `None` if the magazine is empty, the node is
-    /// absent or the endpoint refuses.
+    /// absent or leaving, or the endpoint refuses.
     #[inline]
     pub(crate) fn take<F: Fabric>(
         &mut self,
@@ -71,7 +71,7 @@ impl Stock {
         kind: AllocKind,
     ) -> Option<GlobalAddr> {
         let class = class_of(bytes)?;
-        if blocks.fabric().remote_nodes().is_absent(node) {
+        if blocks.fabric().remote_nodes().is_absent(node) || !blocks.layout().accepts(node) {
             return None;
         }
         if endpoint.observer().is_some_and(ClientObserver::refuses_allocation) {
@@ -116,7 +116,7 @@ impl Stock {
         let class = class_in(blocks.layout(), bytes)?;
         let node = node % nodes;
         let is_full = self.full[usize::from(node) / 64] & 1_u64 << (node % 64) != 0;
-        if is_full || blocks.fabric().remote_nodes().is_absent(node) {
+        if is_full || blocks.fabric().remote_nodes().is_absent(node) || !blocks.layout().accepts(node) {
             let mut others = (1..nodes).map(|step| (u16::from(node) + u16::from(step)) % u16::from(nodes));
             let found = others.find_map(|node| self.take(blocks, endpoint, node as u8, bytes, kind));
             if let Some(addr) = found {
@@ -173,6 +173,10 @@ impl Stock {
         kind: AllocKind,
     ) {
         blocks.fabric().memory_observer().note_object(addr, class_bytes(class), ObjectState::Free);
+        if !blocks.layout().accepts(addr.node()) {
+            blocks.give_back(&[addr], class);
+            return;
+        }
         let magazine = self.magazine(blocks, addr.node(), kind, class);
         if !magazine.push(addr) {
             let mut surplus = vec![addr];

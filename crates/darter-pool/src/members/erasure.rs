@@ -15,7 +15,8 @@ use darter_fabric::{
 };
 
 use super::member::read_table;
-use super::nodes::look_up;
+use super::nodes::{self, look_up};
+use super::roster::Roster;
 use super::superblock::{node_sizes, read_node};
 use crate::error::PoolError;
 use crate::region::MEMBERS;
@@ -41,9 +42,17 @@ pub async fn erase_if_lost<F: Fabric>(
         first => first?,
     };
     let mut lost = Vec::new();
-    for (node, &bytes) in (0..).zip(&sizes).skip(1) {
+    let roster = Roster::read(&mut endpoint).await?;
+    let removed = nodes::removed(&mut endpoint, roster).await?;
+    let has_left = |node: u8| removed.get(usize::from(node)) == Some(&true);
+    for (node, &bytes) in (0..).zip(&sizes).skip(1).filter(|(node, _)| !has_left(*node)) {
         match read_node(&mut endpoint, node, bytes).await {
-            Err(PoolError::NotAPool { .. } | PoolError::TooSmall { .. }) => lost.push(node),
+            Err(PoolError::NotAPool { .. } | PoolError::TooSmall { .. }) => {
+                // It may have left at this moment.
+                if !nodes::has_left(&mut endpoint, node).await? {
+                    lost.push(node);
+                }
+            }
             Err(error) => return Err(error),
             Ok(found) if found == first => {}
             Ok(_) => return Err(PoolError::NodeMismatch { node, what: "it belongs to another pool" }),
@@ -52,10 +61,10 @@ pub async fn erase_if_lost<F: Fabric>(
     if lost.is_empty() {
         return Ok(());
     }
-    let nodes = sizes.len() as u8;
-    if read_table(&mut endpoint, 0).await?.nodes != nodes {
+    let count = sizes.len() as u8;
+    if read_table(&mut endpoint, 0).await?.nodes != count {
         let what = "the pool has another number of memory nodes than were named";
-        return Err(PoolError::NodeMismatch { node: nodes - 1, what });
+        return Err(PoolError::NodeMismatch { node: count - 1, what });
     }
     for node in lost {
         let expected = look_up(&mut endpoint, node).await?;
@@ -65,7 +74,7 @@ pub async fn erase_if_lost<F: Fabric>(
         }
     }
     let claims = claim_all(fabric, &mut endpoint, first.lease_ms).await?;
-    for node in (0..nodes).rev() {
+    for node in (0..count).rev().filter(|&node| !has_left(node)) {
         post(&mut endpoint, |batch| batch.write(GlobalAddr::new(node, 0), &[0])).await?;
     }
     drop(claims);

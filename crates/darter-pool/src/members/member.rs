@@ -9,7 +9,8 @@
 //!      5  1 while garbage waits here     others then help to advance the epoch;
 //!         2 while a client waits for room    others then also give back what they can
 //!      6  holder                         the provider's name for this process
-//!      7  memory nodes it can reach      a node is used once all members can reach it (`nodes`)
+//!      7  memory nodes it can reach      a node is used once all members can reach it (`nodes`);
+//!         with the `roster` it follows   a node leaves once all members know it (`removal`)
 //! ```
 //!
 //! Only the holder of the slot writes words 1 to 7. Word 0 changes by CAS: free to live by a
@@ -52,6 +53,7 @@
 
 use darter_fabric::{Endpoint, Fabric, GlobalAddr};
 
+use super::roster::{Roster, reached};
 use crate::blocks::MemberId;
 use crate::error::PoolError;
 use crate::region::{EPOCH_AT, LINES_AT, MEMBER_BYTES, MEMBERS, MEMBERS_AT};
@@ -82,6 +84,8 @@ pub(crate) struct MemberLine {
     pub wants_room: bool,
     pub holder: u64,
     pub nodes: u64,
+    /// Word 7: the [`Roster`] that it follows.
+    pub followed: u64,
 }
 
 impl MemberLine {
@@ -98,7 +102,8 @@ impl MemberLine {
             has_garbage: words[5] != 0,
             wants_room: words[5] == WANTS_ROOM,
             holder: words[6],
-            nodes: words[7],
+            nodes: reached(words[7]),
+            followed: words[7],
         }
     }
 }
@@ -108,7 +113,9 @@ impl MemberLine {
 #[derive(Debug)]
 pub(crate) struct MemberTable {
     pub epoch: u64,
+    /// The number of nodes, those included that have left.
     pub nodes: u8,
+    pub roster: Roster,
     /// The word of the open snapshot.
     pub snapshot: u64,
     pub lines: Vec<MemberLine>,
@@ -166,15 +173,15 @@ pub(crate) async fn read_table<E: Endpoint>(
         let done = submit(endpoint, batch).await?;
         let (epoch, used, nodes) = (done.words(head)[0], done.words(count)[0], done.words(head)[2]);
         let snapshot = done.words(head)[3];
-        let nodes = u8::try_from(nodes).ok().filter(|&nodes| nodes > 0);
-        let (Some(nodes), true) = (nodes, used <= u64::from(MEMBERS) && epoch < EPOCH_LIMIT) else {
+        let (Some(roster), true) = (Roster::parse(nodes), used <= u64::from(MEMBERS) && epoch < EPOCH_LIMIT)
+        else {
             return Err(PoolError::Damaged { node: 0, what: "its epoch line holds invalid numbers" });
         };
         if used <= u64::from(expected) {
             let lines =
                 done.words(states).chunks_exact(LINE_WORDS).zip(done.words(table).chunks_exact(LINE_WORDS));
             let lines = lines.map(|(first, words)| MemberLine::parse(first, words)).collect();
-            return Ok(MemberTable { epoch, nodes, snapshot, lines });
+            return Ok(MemberTable { epoch, nodes: roster.count, roster, snapshot, lines });
         }
         // At most one more iteration than there are lines.
         expected = used as u32;
@@ -200,7 +207,8 @@ pub(crate) struct Publication {
     pub has_garbage: bool,
     pub wants_room: bool,
     pub holder: u64,
-    pub nodes: u8,
+    /// Word 7.
+    pub nodes: u64,
 }
 
 impl Publication {
@@ -213,7 +221,7 @@ impl Publication {
             std::process::id().into(),
             if self.wants_room { WANTS_ROOM } else { self.has_garbage.into() },
             self.holder,
-            self.nodes.into(),
+            self.nodes,
         ]
     }
 }

@@ -12,6 +12,7 @@ use super::member::{
     self, FIRST_HEARTBEAT, MemberLine, MemberTable, Publication, heartbeat_addr, publication_addr, read_table,
 };
 use super::register::Registration;
+use super::roster::Roster;
 use super::superblock::Superblock;
 use crate::blocks::{BlockId, Blocks, MemberId};
 use crate::error::PoolError;
@@ -29,6 +30,10 @@ pub(crate) struct Members {
     identity: Mutex<Option<Box<dyn Identity>>>,
     /// Nodes that every live member can reach.
     usable: AtomicU8,
+    /// The word of the nodes that this process follows.
+    followed: AtomicU64,
+    /// Held while the process begins to follow another one.
+    following: Mutex<()>,
     addition: Mutex<Addition>,
     /// Member lines in use, as last read.
     lines: AtomicU32,
@@ -56,8 +61,8 @@ pub(crate) struct News {
     pub has_garbage: bool,
     /// A client waits for room.
     pub wants_room: bool,
-    /// Nodes that this process can reach.
-    pub nodes: u8,
+    /// Nodes that this process can reach, and the roster that it follows.
+    pub nodes: u64,
     /// Whether to advance the global epoch in the same batch.
     pub advance: bool,
 }
@@ -71,6 +76,8 @@ impl Members {
             holder: registration.identity.holder(),
             identity: Mutex::new(Some(registration.identity)),
             usable: AtomicU8::new(registration.usable.min(nodes)),
+            followed: AtomicU64::new(registration.roster.word()),
+            following: Mutex::default(),
             addition: Mutex::default(),
             lines: AtomicU32::new(0),
             last_seen: Mutex::default(),
@@ -106,6 +113,27 @@ impl Members {
     /// Allows allocation on the first `nodes` nodes.
     pub(super) fn raise_usable(&self, nodes: u8) {
         self.usable.fetch_max(nodes, Ordering::AcqRel);
+    }
+
+    /// The nodes of the pool as this process follows them.
+    pub(crate) fn roster(&self) -> Roster {
+        // Only valid words are stored.
+        let none = Roster { count: 1, leaving: None, changes: 0 };
+        Roster::parse(self.followed.load(Ordering::Acquire)).unwrap_or(none)
+    }
+
+    /// Follows a roster by `apply`, unless another thread has followed a later one.
+    pub(super) fn follow(
+        &self,
+        roster: Roster,
+        apply: impl FnOnce() -> Result<(), PoolError>,
+    ) -> Result<(), PoolError> {
+        let _one_at_a_time = lock(&self.following);
+        if roster.is_after(self.roster()) {
+            apply()?;
+            self.followed.store(roster.word(), Ordering::Release);
+        }
+        Ok(())
     }
 
     /// The addition of a node by this process.
@@ -180,7 +208,7 @@ impl Members {
         let is_told = mine.is_some_and(|line| {
             (line.published, line.flushed, line.has_garbage) == (published, flushed, has_garbage)
                 && line.wants_room == wants_room
-                && line.nodes == u64::from(nodes)
+                && line.followed == nodes
         });
         let is_due = self.unrenewed_ms(now) > lease_ms / 4;
         let is_news = !is_told || is_due;

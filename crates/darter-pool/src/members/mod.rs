@@ -12,6 +12,7 @@
 //! | `membership` | [`Members`], a process's own membership |
 //! | `erasure` | how a pool that has lost a node is ended |
 //! | `nodes`, `addition` | the node directory, and how a pool grows |
+//! | `roster`, `removal` | which nodes are in use, and how one leaves |
 //! | `adoption` | how blocks of dead members are recovered |
 //!
 //! This module depends on blocks, but not on pins or limbo: its callers pass in what to publish.
@@ -27,6 +28,8 @@ mod member;
 mod membership;
 mod nodes;
 mod register;
+mod removal;
+mod roster;
 mod silence;
 mod superblock;
 
@@ -38,8 +41,9 @@ pub use member::members_in_use;
 pub(crate) use member::{MemberLine, heartbeat_addr};
 pub(crate) use member::{MemberTable, is_live, read_table};
 pub(crate) use membership::{Members, News};
-pub(crate) use nodes::{Absent, expect_absent, learn, write_directory};
+pub(crate) use nodes::{Absent, expect_absent, learn, uses_of, write_directory};
 pub(crate) use register::register;
+pub(crate) use roster::{Roster, Stage};
 pub(crate) use superblock::{
     LEASE_MS_MAX, Superblock, begin as begin_superblocks, finish as finish_superblocks, node_sizes,
     read as read_superblocks, read_node as read_superblock,

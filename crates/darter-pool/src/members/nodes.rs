@@ -2,7 +2,7 @@
 //! pool is in use.
 //!
 //! ```text
-//! line, word 0   0 free | READY | member + 1 << 32 | incarnation: being added by that member
+//! line, word 0   0 free | READY | REMOVED | member + 1 << 32 | incarnation: being added by that member
 //!            1   bytes of the node
 //!            2   bytes of its address        3 … 14   the address, as a pool URL gives it
 //!           15   the id of its memory, 0 if the provider has none
@@ -23,25 +23,32 @@
 //! its line may have used nodes up to the count; after it, no member uses further nodes without it.
 //! A dead member is shut out at all nodes: the count is read once more after node 0 has shut it
 //! out, since it cannot have used a node that was not counted by then.
-//! it can have used no node that was not counted by then.
+//!
+//! *Leaving.* `removal` says how a node leaves. Its line becomes REMOVED and stays: numbers of nodes
+//! are never used again. A process that opens the pool needs nothing of such a node but its line.
 
 use darter_fabric::{Batch, Endpoint, ExpectedNode, Fabric, FabricError, GlobalAddr};
 
 use super::addition::Adding;
 use super::member::{self, MemberTable};
 use super::membership::Members;
-use super::superblock::{self, Superblock};
-use crate::blocks::{Blocks, Layout, MemberId};
+use super::roster::{Roster, Stage};
+use super::superblock::{self, Found, Superblock};
+use crate::blocks::{Blocks, Layout, MemberId, NodeUse};
 use crate::error::PoolError;
-use crate::region::{DIRECTORY_AT, NODE_LINE_BYTES, NODES_AT};
+use crate::region::{DIRECTORY_AT, NODE_LINE_BYTES};
 use crate::round_trip::{cas, post, read_words, submit};
 
 const LINE_WORDS: usize = (NODE_LINE_BYTES / 8) as usize;
 /// Bytes of the longest address.
 const ADDRESS_BYTES_MAX: usize = (LINE_WORDS - 4) * 8;
 const READY: u64 = 1 << 63;
+/// The first word of the line of a node that has left, many bits away from READY.
+const REMOVED: u64 = READY | 0x6c65_6674 << 16;
 /// The word with the id of a node's memory.
 const ID: usize = LINE_WORDS - 1;
+
+const NO_ADDRESS: PoolError = PoolError::Damaged { node: 0, what: "its directory has no address for a node" };
 
 fn line_addr(node: u8) -> GlobalAddr {
     GlobalAddr::new(0, DIRECTORY_AT + u64::from(node) * NODE_LINE_BYTES)
@@ -81,7 +88,80 @@ fn parse(words: &[u64]) -> Option<ExpectedNode> {
     let length = usize::try_from(words[2]).ok().filter(|length| (1..=ADDRESS_BYTES_MAX).contains(length))?;
     let bytes = words[3..ID].iter().flat_map(|word| word.to_le_bytes()).take(length).collect();
     let address = String::from_utf8(bytes).ok()?;
-    (words[0] == READY).then_some(ExpectedNode { address, bytes: words[1], id: words[ID] })
+    let is_node = words[0] == READY || words[0] == REMOVED;
+    is_node.then_some(ExpectedNode { address, bytes: words[1], id: words[ID] })
+}
+
+/// Returns which nodes of a roster have left. A node that is *Gone* counts: its superblock may be
+/// cleared although its line is READY.
+pub(super) async fn removed<E: Endpoint>(endpoint: &mut E, roster: Roster) -> Result<Vec<bool>, PoolError> {
+    let mut batch = endpoint.batch();
+    let reads: Vec<_> = (0..roster.count).map(|node| batch.read(line_addr(node), 1)).collect();
+    let done = submit(endpoint, batch).await?;
+    let has_left = |node: u8, word: u64| word == REMOVED || roster.leaving == Some((node, Stage::Gone));
+    Ok((0..).zip(reads).map(|(node, read)| has_left(node, done.words(read)[0])).collect())
+}
+
+/// Reads whether a node has left.
+pub(super) async fn has_left<E: Endpoint>(endpoint: &mut E, node: u8) -> Result<bool, PoolError> {
+    let roster = Roster::read(endpoint).await?;
+    Ok(removed(endpoint, roster).await?.get(usize::from(node)) == Some(&true))
+}
+
+/// Writes into a node's line that it has left. Does nothing if the line has it already.
+pub(super) async fn mark_removed<E: Endpoint>(endpoint: &mut E, node: u8) -> Result<(), PoolError> {
+    let swap = cas(endpoint, line_addr(node), READY, REMOVED).await?;
+    if swap.swapped || swap.found == REMOVED {
+        return Ok(());
+    }
+    Err(NO_ADDRESS)
+}
+
+/// How to use the nodes that are laid out.
+pub(crate) struct Uses(Vec<(u8, NodeUse, ExpectedNode)>);
+
+impl Uses {
+    /// Makes the fabric and the layout use the nodes in this way.
+    pub(crate) fn apply<F: Fabric>(self, fabric: &F, layout: &Layout) -> Result<(), PoolError> {
+        for (node, used, expected) in self.0 {
+            if layout.is_removed(node) {
+                continue;
+            }
+            layout.set_use(node, used);
+            if used == NodeUse::Removed {
+                fabric.remote_nodes().retire_node(node, &expected)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns how a roster says to use the nodes that are laid out.
+pub(crate) async fn uses_of<E: Endpoint>(
+    endpoint: &mut E,
+    layout: &Layout,
+    roster: Roster,
+) -> Result<Uses, PoolError> {
+    let mut uses = Vec::new();
+    let known = Roster { count: roster.count.min(layout.node_count()), ..roster };
+    let removed = removed(endpoint, known).await?;
+    for (node, is_removed) in (0..).zip(removed) {
+        let leaving = roster.leaving.filter(|(leaving, _)| *leaving == node).map(|(_, stage)| stage);
+        let used = match leaving {
+            _ if is_removed => NodeUse::Removed,
+            None => NodeUse::Whole,
+            Some(Stage::Moving) => NodeUse::Leaving,
+            Some(Stage::Empty) => NodeUse::Forgotten,
+            Some(Stage::Gone) => NodeUse::Removed,
+        };
+        let expected = if used == NodeUse::Removed {
+            look_up(endpoint, node).await?
+        } else {
+            ExpectedNode { address: String::new(), bytes: 0, id: 0 }
+        };
+        uses.push((node, used, expected));
+    }
+    Ok(Uses(uses))
 }
 
 /// Writes the first lines of a new pool's directory, for the nodes whose addresses the fabric
@@ -112,8 +192,7 @@ async fn read_line<E: Endpoint>(endpoint: &mut E, node: u8) -> Result<[u64; LINE
 
 /// Returns the directory's description of a node; fails if there is none.
 pub(super) async fn look_up<E: Endpoint>(endpoint: &mut E, node: u8) -> Result<ExpectedNode, PoolError> {
-    let damaged = PoolError::Damaged { node: 0, what: "its directory has no address for a node" };
-    parse(&read_line(endpoint, node).await?).ok_or(damaged)
+    parse(&read_line(endpoint, node).await?).ok_or(NO_ADDRESS)
 }
 
 /// Makes the fabric expect a node that cannot be reached. Fails if the directory has no id that
@@ -150,6 +229,19 @@ pub(crate) enum Absent {
     Expected,
 }
 
+/// Adds a node to the layout that has left.
+fn retire<F: Fabric>(
+    fabric: &F,
+    layout: &Layout,
+    node: u8,
+    expected: &ExpectedNode,
+) -> Result<(), PoolError> {
+    fabric.remote_nodes().retire_node(node, expected)?;
+    layout.add_node(usize::from(node), expected.bytes)?;
+    layout.set_use(node, NodeUse::Removed);
+    Ok(())
+}
+
 /// Makes the fabric reach all of the first `count` nodes, and adds them to the layout. Several
 /// threads may do so at once.
 pub(crate) async fn learn<F: Fabric>(
@@ -162,6 +254,10 @@ pub(crate) async fn learn<F: Fabric>(
 ) -> Result<(), PoolError> {
     for node in layout.node_count()..count {
         let expected = look_up(endpoint, node).await?;
+        if has_left(endpoint, node).await? {
+            retire(fabric, layout, node, &expected)?;
+            continue;
+        }
         if usize::from(node) >= fabric.nodes() {
             let added = fabric.remote_nodes().add_node(node, &expected.address);
             // Unless another thread was faster.
@@ -176,14 +272,21 @@ pub(crate) async fn learn<F: Fabric>(
         }
         let bytes = expected.bytes;
         let found = superblock::read_or_disown(fabric, endpoint, node, fabric.node_bytes(node)).await?;
-        let Some(found) = found else {
-            if absent == Absent::Refused {
+        let found = match found {
+            Found::Superblock(found) => found,
+            Found::Left => {
+                retire(fabric, layout, node, &expected)?;
+                continue;
+            }
+            Found::Lost if absent == Absent::Refused => {
                 fabric.remote_nodes().forget_node(node);
                 return Err(FabricError::Lost { node }.into());
             }
-            expect(fabric, node, &expected)?;
-            layout.add_node(usize::from(node), bytes)?;
-            continue;
+            Found::Lost => {
+                expect(fabric, node, &expected)?;
+                layout.add_node(usize::from(node), bytes)?;
+                continue;
+            }
         };
         if found != *superblock || fabric.node_bytes(node) != bytes {
             return Err(PoolError::NodeMismatch { node, what: "it belongs to another pool" });
@@ -193,16 +296,19 @@ pub(crate) async fn learn<F: Fabric>(
     Ok(())
 }
 
-/// Raises the count of nodes in use from one number to the next. Returns the count after that.
-async fn raise_count<E: Endpoint>(endpoint: &mut E, from: u8) -> Result<u64, PoolError> {
-    let next = u64::from(from) + 1;
-    let raised = cas(endpoint, GlobalAddr::new(0, NODES_AT), from.into(), next).await?;
-    Ok(if raised.swapped { next } else { raised.found })
+/// Raises the count of nodes from one number to the next, unless it is another one.
+async fn raise_count<E: Endpoint>(endpoint: &mut E, from: u8) -> Result<(), PoolError> {
+    let mut roster = Roster::read(endpoint).await?;
+    // A CAS that fails has lost to a change of the node that is leaving, or to one of the count.
+    while roster.count == from {
+        roster = roster.replace(endpoint, Roster { count: from + 1, ..roster }).await?;
+    }
+    Ok(())
 }
 
 impl Members {
     /// Learns the nodes that a table counts, and uses those that all its live members can reach. A
-    /// node that cannot be reached now is tried again in a later round.
+    /// node that cannot be reached now is tried again in a later round. Follows the roster.
     pub(crate) async fn follow_nodes<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,
@@ -223,6 +329,10 @@ impl Members {
             Err(error) => return Err(error),
         }
         self.raise_usable(table.reached_by_all());
+        if table.roster.is_after(self.roster()) {
+            let uses = uses_of(endpoint, layout, table.roster).await?;
+            self.follow(table.roster, || uses.apply(blocks.fabric(), layout))?;
+        }
         Ok(())
     }
 

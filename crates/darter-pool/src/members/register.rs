@@ -6,6 +6,7 @@ use super::evict::evict_gone;
 use super::member::{
     FIRST_HEARTBEAT, MemberTable, Publication, line_addr, publication_addr, read_table, state_word,
 };
+use super::roster::Roster;
 use crate::blocks::MemberId;
 use crate::error::PoolError;
 use crate::region::{LINES_AT, MEMBERS};
@@ -21,6 +22,8 @@ pub(crate) struct Registration {
     /// Number of nodes when this process had gone live, and of those that all members could reach.
     pub nodes: u8,
     pub usable: u8,
+    /// The nodes, read after this process had gone live.
+    pub roster: Roster,
     /// Whether members that may have left blocks were ended.
     pub has_evicted: bool,
 }
@@ -46,8 +49,8 @@ pub(crate) async fn register<F: Fabric>(
         let name = (identity.holder(), nodes);
         if let Some((me, table)) = go_live(endpoint, slot, name).await? {
             let (epoch, nodes, usable) = (table.epoch, table.nodes, table.reached_by_all());
-            let (snapshot, has_evicted) = (table.snapshot, evictions.any);
-            return Ok(Registration { me, identity, epoch, snapshot, nodes, usable, has_evicted });
+            let (snapshot, roster, has_evicted) = (table.snapshot, table.roster, evictions.any);
+            return Ok(Registration { me, identity, epoch, snapshot, nodes, usable, roster, has_evicted });
         }
     }
     Err(PoolError::MembersFull { max: MEMBERS })
@@ -74,7 +77,8 @@ async fn go_live<E: Endpoint>(
         has_garbage: false,
         wants_room: false,
         holder,
-        nodes,
+        // It follows no roster yet.
+        nodes: nodes.into(),
     };
     let mut batch = endpoint.batch();
     batch.write(publication_addr(me), &publication.words());

@@ -16,10 +16,12 @@
 
 use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, SUPERBLOCK_MAGIC, random_word};
 
+use super::nodes;
+use super::roster::Roster;
 use crate::blocks::Layout;
 use crate::checksum::{checksum, spread};
 use crate::error::PoolError;
-use crate::region::{EPOCH_AT, FOUNDER_AT, MEMBERS_AT, NODES_AT, TABLE_AT};
+use crate::region::{EPOCH_AT, FOUNDER_AT, MEMBERS_AT, TABLE_AT};
 use crate::round_trip::{post, read_words};
 
 /// The version of the pool format. Version 4 had no check of page words in closed blocks; version 3
@@ -192,49 +194,73 @@ pub(crate) async fn read_node<E: Endpoint>(
     Superblock::parse(&words, node, bytes)
 }
 
-/// Reads a node's superblock. If the node holds none, makes the fabric disown the node and returns
-/// `None`: a memory node without a disk is empty when it comes back. Node 0 is never disowned, nor
-/// is a node that its provider cannot tell from others.
+/// What is on a memory node.
+pub(super) enum Found {
+    Superblock(Superblock),
+    /// No pool, although the directory names the node.
+    Lost,
+    /// It has left the pool.
+    Left,
+}
+
+/// Reads a node's superblock. If the node holds none, makes the fabric disown the node: a memory
+/// node without a disk is empty when it comes back. Node 0 is never disowned, nor is a node that its
+/// provider cannot tell from others, nor a node that has left the pool since the caller read the directory.
 pub(super) async fn read_or_disown<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
     node: u8,
     bytes: u64,
-) -> Result<Option<Superblock>, PoolError> {
-    match read_node(endpoint, node, bytes).await {
+) -> Result<Found, PoolError> {
+    let found = read_node(endpoint, node, bytes).await;
+    if found.is_err() && node > 0 && nodes::has_left(endpoint, node).await.unwrap_or(false) {
+        return Ok(Found::Left);
+    }
+    match found {
         Err(PoolError::NotAPool { .. } | PoolError::TooSmall { .. })
             if node > 0 && fabric.remote_nodes().node_id(node).is_some() =>
         {
             fabric.remote_nodes().disown_node(node);
-            Ok(None)
+            Ok(Found::Lost)
         }
-        found => found.map(Some),
+        found => found.map(Found::Superblock),
     }
 }
 
 /// Reads and compares the superblocks of the given nodes, and reads the count of nodes in use.
 /// Nodes of 0 bytes are absent; the directory must describe them (`nodes`). A node that holds no
-/// pool is lost, and from then on one of them.
+/// pool is lost, and from then on one of them. Nodes that have left the pool are not read.
 pub(crate) async fn read<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
     node_bytes: &mut [u64],
 ) -> Result<(Superblock, u8), PoolError> {
-    let mut first: Option<Superblock> = None;
-    for (node, bytes) in (0..).zip(&mut *node_bytes).filter(|(node, bytes)| *node == 0 || **bytes > 0) {
-        let Some(found) = read_or_disown(fabric, endpoint, node, *bytes).await? else {
-            *bytes = 0;
-            continue;
-        };
-        if first.is_some_and(|first| first != found) {
-            return Err(PoolError::NodeMismatch { node, what: "it belongs to another pool" });
-        }
-        first = Some(found);
+    let superblock = read_node(endpoint, 0, node_bytes.first().copied().unwrap_or(0)).await?;
+    let roster = Roster::read(endpoint).await?;
+    let count = roster.count;
+    if u32::from(count) < superblock.nodes {
+        return Err(PoolError::Damaged { node: 0, what: "its count of nodes is invalid" });
     }
-    let superblock = first.ok_or(PoolError::NotAPool { node: 0 })?;
-    let [in_use] = read_words(endpoint, GlobalAddr::new(0, NODES_AT)).await?;
-    let count = u8::try_from(in_use).ok().filter(|&count| u32::from(count) >= superblock.nodes.max(1));
-    let count = count.ok_or(PoolError::Damaged { node: 0, what: "its count of nodes is invalid" })?;
+    let removed = nodes::removed(endpoint, roster).await?;
+    for (node, bytes) in (0..).zip(&mut *node_bytes).skip(1) {
+        let found = match removed.get(usize::from(node)) {
+            Some(true) => Found::Left,
+            _ if *bytes == 0 => Found::Lost,
+            _ => read_or_disown(fabric, endpoint, node, *bytes).await?,
+        };
+        match found {
+            Found::Left => {
+                let expected = nodes::look_up(endpoint, node).await?;
+                fabric.remote_nodes().retire_node(node, &expected)?;
+                *bytes = expected.bytes;
+            }
+            Found::Lost => *bytes = 0,
+            Found::Superblock(found) if superblock == found => {}
+            Found::Superblock(_) => {
+                return Err(PoolError::NodeMismatch { node, what: "it belongs to another pool" });
+            }
+        }
+    }
     if node_bytes.len() > usize::from(count) {
         return Err(PoolError::NodeMismatch { node: count, what: "the pool has fewer nodes" });
     }

@@ -17,18 +17,19 @@ pub(super) struct HandOver {
 }
 
 impl HandOver {
-    /// Does the part of a hand-over that a round at the process epoch `epoch` can do. Returns
-    /// whether the blocks must be closed now.
+    /// Does the part of a hand-over that a round at the process epoch `epoch` can do, because
+    /// another member waits for room, or because a node is leaving. Returns whether the blocks must
+    /// be closed now.
     pub(super) fn go_on<F: Fabric>(
         &mut self,
         clients: &Clients,
         blocks: &Blocks<F>,
-        is_asked: bool,
+        (is_asked, is_leaving): (bool, bool),
         epoch: u64,
     ) -> bool {
         let taken = blocks.taken();
         let is_idle = std::mem::replace(&mut self.taken, taken) == taken;
-        if !is_asked {
+        if !is_asked && !is_leaving {
             self.since = None;
             if blocks.is_handing_over() {
                 blocks.end_hand_over();
@@ -37,7 +38,7 @@ impl HandOver {
         }
         let Some(since) = self.since else {
             // A cancelled round may have left some.
-            let has_blocks = blocks.is_handing_over() || blocks.begin_hand_over(is_idle);
+            let has_blocks = blocks.is_handing_over() || blocks.begin_hand_over(is_idle, is_asked);
             self.since = has_blocks.then_some(epoch);
             return false;
         };

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use super::limbo::{Limbo, Ring, Unlinked};
 use crate::blocks::{AllocKind, BlockState, BlockWord, Layout, Object, class_of};
 use crate::fixtures::{create, is_pending_after, maintain, open, options, poll, slow, word_at};
-use crate::members::{MemberLine, MemberTable};
+use crate::members::{MemberLine, MemberTable, Roster};
 use crate::region::EPOCH_AT;
 use crate::sync::lock;
 use crate::{Client, Extension, Pool, PoolError, Room};
@@ -30,6 +30,7 @@ fn line() -> MemberLine {
         wants_room: false,
         holder: 0,
         nodes: 1,
+        followed: 1,
     }
 }
 
@@ -101,6 +102,7 @@ fn a_sweep_waits_until_all_have_flushed_its_epoch() {
     let table = |published, flushed| MemberTable {
         epoch: 9,
         nodes: 1,
+        roster: Roster { count: 1, leaving: None, changes: 0 },
         snapshot: 0,
         lines: vec![line(), MemberLine { published, flushed, ..line() }],
     };

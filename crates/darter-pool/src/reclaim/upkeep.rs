@@ -268,7 +268,8 @@ impl Reclamation {
 
     /// Gives surplus blocks back. While another member waits for room, also claims the objects that
     /// others freed, gives back all empty blocks, and hands over others, before it publishes this
-    /// round's epoch, on which that member relies.
+    /// round's epoch, on which that member relies. While a node is leaving, hands over all blocks on
+    /// it.
     async fn give_back<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,
@@ -279,11 +280,13 @@ impl Reclamation {
         let me = u32::from(members.me().member);
         let is_asked = table.live().any(|(slot, line)| slot != me && line.wants_room);
         self.is_asked.store(is_asked, Ordering::Relaxed);
-        if is_asked {
+        let is_leaving = members.roster().leaving.is_some();
+        if is_asked || is_leaving && blocks.has_blocks_to_clear() {
             blocks.claim_and_trim(endpoint).await?;
         }
         blocks.return_blocks(endpoint, if is_asked { 0 } else { EMPTY_BLOCKS_KEPT }).await?;
-        let must_close = lock(&self.hand_over).go_on(&self.clients, blocks, is_asked, table.epoch);
+        let must_close =
+            lock(&self.hand_over).go_on(&self.clients, blocks, (is_asked, is_leaving), table.epoch);
         if must_close {
             blocks.finish_hand_over(endpoint).await?;
         }
@@ -367,7 +370,7 @@ impl Reclamation {
         };
         *lock(&self.laggard) = late.or_else(|| (!is_current).then(mine));
         let wants_room = self.room_requests.load(Ordering::Relaxed) > 0;
-        let nodes = blocks.layout().node_count();
+        let nodes = members.roster().followed(blocks.layout().node_count());
         let news = News { published, flushed, has_garbage, wants_room, nodes, advance };
         if members.publish(endpoint, table, news).await? {
             self.published.store(published, Ordering::Relaxed);

@@ -109,6 +109,28 @@ impl Reclamation {
         late.map(|(slot, _)| slot).collect()
     }
 
+    /// Runs rounds until all members follow the roster, or for `patience_ms`. Returns the slots of
+    /// the members that do not.
+    pub(crate) async fn await_roster<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        members: &Members,
+        patience_ms: u64,
+    ) -> Result<Vec<u32>, PoolError> {
+        let ends = endpoint.now_ms().saturating_add(patience_ms);
+        loop {
+            self.round(endpoint, blocks, members).await?;
+            let table = members.read(endpoint, blocks, self.epoch()).await?;
+            let behind = table.live().filter(|(_, line)| !table.roster.is_followed_by(line.followed));
+            let behind: Vec<u32> = behind.map(|(slot, _)| slot).collect();
+            if behind.is_empty() || endpoint.now_ms() >= ends {
+                return Ok(behind);
+            }
+            endpoint.pause().await;
+        }
+    }
+
     /// Runs rounds until all members can reach all nodes, or for `patience_ms`. Returns the slots
     /// of the members that cannot.
     pub(crate) async fn await_nodes<F: Fabric>(

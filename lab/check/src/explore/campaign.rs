@@ -15,7 +15,7 @@ use super::schedule::{Schedule, Scheduler};
 use super::schedulers::{After, EVENTS_OF_AN_OPERATION, Late, Pct, Random};
 use super::servers::{LATE_SERVER, SERVER};
 use super::shrink::shrink;
-use super::{snapshot, transaction};
+use super::{drain, snapshot, transaction};
 use crate::dice::Dice;
 use darter_index::checker::{Situation, take_situations, take_trail};
 use darter_sim::groups::Counts;
@@ -286,6 +286,7 @@ impl Settings {
             ops.insert(dice.below(ops.len() as u64 + 1) as usize, Op::Sweep);
         }
         transaction::mix_in(&mut plan, &mut Dice::new(seed_of(self.seed ^ 0xc0_3317, run)));
+        drain::mix_in(&mut plan, &mut Dice::new(seed_of(self.seed ^ 0xd_4a14, run)));
         snapshot::mix_in(&mut plan, &mut Dice::new(seed_of(self.seed ^ 0x5a_9707, run)));
         plan
     }

@@ -1,6 +1,7 @@
 //! A simulated client. It performs its operations one after another and records each in the history
 //! before it begins and when it ends.
 
+use super::drain::drain_last;
 use super::op::Op;
 use super::recorder::{Identity, Recorder};
 use super::scans::{lie, range, scan_in_windows, verify_scan};
@@ -302,6 +303,7 @@ fn asked(identity: &Identity<'_>, op: Op, value: u64) -> Vec<(u32, Action)> {
         | Op::Room
         | Op::Sweep
         | Op::Snapshot
+        | Op::Drain
         | Op::Adjust
         | Op::Restructure
         | Op::Rest => Vec::new(),
@@ -421,6 +423,10 @@ async fn operate<S: Subject>(
         }
         Op::Snapshot => {
             take_snapshot::<S>(identity, recorder, pool, index, own).await?;
+            Answer::Done
+        }
+        Op::Drain => {
+            drain_last(index, own).await?;
             Answer::Done
         }
         Op::Adjust => {

@@ -3,6 +3,7 @@
 mod campaign;
 mod clients;
 mod corpus;
+mod drain;
 mod execution;
 mod exhaustive;
 mod explored;

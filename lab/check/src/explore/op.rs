@@ -39,6 +39,8 @@ pub enum Op {
     Sweep,
     /// A snapshot, from which everything hot is read in windows.
     Snapshot,
+    /// A drain of the last memory node, or a part of it.
+    Drain,
     /// A separate process joins the pool, puts a key and leaves.
     Visit(u8),
     /// An operation specific to the index that changes no result: in DART, an adjustment of the
@@ -70,6 +72,7 @@ impl Op {
                 | Self::Room
                 | Self::Sweep
                 | Self::Snapshot
+                | Self::Drain
                 | Self::Adjust
                 | Self::Restructure
                 | Self::Rest
@@ -78,7 +81,7 @@ impl Op {
 
     /// Whether it waits until all live members have moved on.
     pub(super) fn waits_for_members(self) -> bool {
-        matches!(self, Self::Sweep | Self::Snapshot)
+        matches!(self, Self::Sweep | Self::Snapshot | Self::Drain)
     }
 
     /// Returns the direction of a scan, `true` if it is descending; `None` for any other operation.
@@ -111,6 +114,7 @@ impl Op {
             Self::Room => ('R', None),
             Self::Sweep => ('W', None),
             Self::Snapshot => ('S', None),
+            Self::Drain => ('D', None),
             Self::Adjust => ('A', None),
             Self::Restructure => ('L', None),
             Self::Rest => ('H', None),
@@ -136,7 +140,7 @@ impl FromStr for Op {
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || {
             format!(
-                "'{text}' is not an operation; the operations are g0 p0 i0 u0 r0 d0 e0 j0 tpg m s z w y B U M R W S A L H"
+                "'{text}' is not an operation; the operations are g0 p0 i0 u0 r0 d0 e0 j0 tpg m s z w y B U M R W S D A L H"
             )
         };
         let mut letters = text.chars();
@@ -155,6 +159,7 @@ impl FromStr for Op {
                 'R' => Ok(Self::Room),
                 'W' => Ok(Self::Sweep),
                 'S' => Ok(Self::Snapshot),
+                'D' => Ok(Self::Drain),
                 'A' => Ok(Self::Adjust),
                 'L' => Ok(Self::Restructure),
                 'H' => Ok(Self::Rest),

@@ -81,6 +81,11 @@ impl Plan {
         self.processes.iter().max().map_or(1, |&last| u32::from(last) + 1)
     }
 
+    /// Returns whether a client drains a memory node.
+    pub(super) fn has_drains(&self) -> bool {
+        self.clients.iter().flatten().any(|op| matches!(op, Op::Drain))
+    }
+
     /// Whether a sweep may find remains even if no fault strikes.
     pub(super) fn has_remains(&self) -> bool {
         self.clients.iter().flatten().any(|op| matches!(op, Op::Visit(_) | Op::Sweep))

@@ -291,9 +291,9 @@ fn judge<S: Subject>(fixture: &Fixture, plan: &Plan, outcome: &mut Outcome) -> R
     }
     let initial = |key: u32| fixture.scenario.initial(key as usize);
     verdict::judge(outcome, &initial)?;
-    // Sweeps abort transactions, a bulk load that fails is not in the history, and a commit that
-    // finds no room has no effect either.
-    let may_abort = |op: &Op| matches!(op, Op::Sweep | Op::Load(true));
+    // Sweeps abort transactions, also those of drains; a bulk load that fails is not in the history,
+    // and a commit that finds no room has no effect either.
+    let may_abort = |op: &Op| matches!(op, Op::Sweep | Op::Drain | Op::Load(true));
     if plan.clients.iter().flatten().any(may_abort) || !outcome.has_room() {
         return Ok(());
     }

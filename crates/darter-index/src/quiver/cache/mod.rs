@@ -19,6 +19,7 @@ use super::hint::{HotWord, HotWords, NodeHint, PageHint, PageSlot};
 use super::nibble::{NibbleKey, edge, nibbles};
 use super::word::LeafPrint;
 use darter_fabric::GlobalAddr;
+use darter_pool::ForgottenNodes;
 use std::mem::size_of;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -87,6 +88,8 @@ pub(super) struct Cache {
     shard_bytes: u64,
     /// The epoch of everything in the cache, in units of [`EPOCHS_KEPT`].
     period: AtomicU32,
+    /// Memory nodes of which nothing that is remembered may be used.
+    forgotten: ForgottenNodes,
 }
 
 impl Cache {
@@ -104,7 +107,18 @@ impl Cache {
             depths: (0..depths).map(|_| AtomicU32::new(0)).collect(),
             shard_bytes,
             period: AtomicU32::new(0),
+            forgotten: ForgottenNodes::default(),
         }
+    }
+
+    /// The same cache, which returns nothing on these memory nodes.
+    pub(super) fn without(self, forgotten: ForgottenNodes) -> Self {
+        Self { forgotten, ..self }
+    }
+
+    /// The memory nodes of which nothing that is remembered may be used.
+    pub(super) fn forgotten(&self) -> &ForgottenNodes {
+        &self.forgotten
     }
 
     /// Bytes in use.
@@ -151,10 +165,16 @@ impl Cache {
             let Some(mut shard) = self.shard(identity) else { continue };
             let Some(block) = shard.find(identity) else { continue };
             let (node, edge) = (block.node, edge(key.bytes(), depth));
+            if self.forgotten.contains(node.addr.node()) {
+                continue;
+            }
             let item = shard.item_for(&block, edge);
             if let Some(page) = item.filter(|item| item.is_page()) {
                 shard.touch(&block, item);
                 let page = page.page(shard.log(), node);
+                if self.forgotten.contains(page.page.addr.node()) {
+                    return Some((Hit { node, identity, page: None }, None));
+                }
                 let groups = shard.hot.groups(page.page.addr);
                 let hot = HotOf { page: (page.page.addr, page.shape.born), groups, table: &mut shard.hot };
                 let seen = look(&page, hot);
@@ -162,6 +182,9 @@ impl Cache {
             }
             let child = item.and_then(|item| {
                 let child = item.child(shard.log(), node);
+                if self.forgotten.contains(child.addr.node()) {
+                    return None;
+                }
                 let below = (child.depth <= deepest).then(|| key.identity(child.depth))?;
                 item.may_be(shard.log(), below).then_some((below, child))
             });

@@ -100,7 +100,7 @@ impl Descent<'_> {
             }
             Stage::Skip => {
                 if let Some(guide) = &mut self.guide {
-                    guide.absorb(&shared.keys, nibbles(self.key.bytes()), done);
+                    guide.absorb((&shared.keys, shared.cache.forgotten()), nibbles(self.key.bytes()), done);
                 }
                 self.enter_root(shared);
                 Ok(None)

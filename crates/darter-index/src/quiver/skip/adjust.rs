@@ -17,6 +17,7 @@ use crate::quiver::situations;
 use crate::quiver::walk::{Met, Walk};
 use crate::radix::choose::Summary;
 use crate::radix::prefix_list::{AdjustReport, PrefixList};
+use crate::radix::{TURNS_MAX, no_progress};
 use darter_fabric::{Fabric, GlobalAddr, OpKind};
 use darter_pool::{AllocKind, Client};
 
@@ -54,6 +55,26 @@ impl<F: Fabric> Quiver<F> {
     /// As [`Quiver::adjust`].
     pub async fn adjust_to(&self, client: &mut Client<F>, lengths: &[u8]) -> Result<bool> {
         Ok(self.adjust_by(client, |_| PrefixList::new(lengths), true).await?.rebuilt)
+    }
+
+    /// Replaces the current table by another one with the same lengths if any of it is on a memory
+    /// node.
+    ///
+    /// # Errors
+    /// Those of the fabric, and out of space.
+    pub(in crate::quiver) async fn move_table_off(&self, client: &mut Client<F>, node: u8) -> Result<()> {
+        for _ in 0..TURNS_MAX {
+            let table = {
+                let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
+                operation.current_table().await?.1
+            };
+            let Some((descriptor, table)) = table else { return Ok(()) };
+            if table.segments.iter().chain([&descriptor]).all(|part| part.node() != node) {
+                return Ok(());
+            }
+            self.adjust_to(client, &table.list.bytes()).await?;
+        }
+        Err(no_progress(self.shared.words.skip))
     }
 
     /// The prefix lengths of the current table, in nibbles.
@@ -185,10 +206,10 @@ impl<F: Fabric> Operation<'_, F> {
         (list, born): (PrefixList, u64),
         image: &Image,
     ) -> Result<(GlobalAddr, Table)> {
-        let nodes = self.client.pool().nodes().max(1);
+        let homes = self.client.pool().homes();
         let mut segments = Vec::new();
         for words in image.words.chunks(image.size.segment_words()) {
-            let home = (segments.len() % usize::from(nodes)) as u8;
+            let home = homes[segments.len() % homes.len()];
             segments.push(maker.object(&mut self.client, home, words, AllocKind::Inner).await?);
         }
         let table = Table { list, size: image.size, born, segments: segments.into() };

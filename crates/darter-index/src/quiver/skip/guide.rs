@@ -17,6 +17,7 @@ use crate::quiver::situations;
 use crate::radix::prefix_hash::HashKeys;
 use crate::radix::prefix_list::DELTA_MAX;
 use darter_fabric::{Batch, GlobalAddr, ReadId};
+use darter_pool::ForgottenNodes;
 use smallvec::SmallVec;
 
 /// A prefix of the key, and its bucket.
@@ -110,12 +111,19 @@ impl Guide {
         Ok(())
     }
 
-    /// Evaluates the buckets, for a key of `most` nibbles. A deeper node is not on its path.
-    pub(in crate::quiver) fn absorb(&mut self, keys: &HashKeys, most: usize, done: &Batch) {
+    /// Evaluates the buckets, for a key of `most` nibbles. A deeper node is not on its path, and one
+    /// on a memory node that is leaving the pool must not be read.
+    pub(in crate::quiver) fn absorb(
+        &mut self,
+        (keys, forgotten): (&HashKeys, &ForgottenNodes),
+        most: usize,
+        done: &Batch,
+    ) {
         for lookup in &mut self.lookups {
             let Some(read) = lookup.read.take() else { continue };
             lookup.words.copy_from_slice(done.words(read));
-            self.found.extend(lookup.found(keys).filter(|node| node.depth <= most));
+            let is_usable = |node: &NodeHint| node.depth <= most && !forgotten.contains(node.addr.node());
+            self.found.extend(lookup.found(keys).filter(is_usable));
         }
     }
 

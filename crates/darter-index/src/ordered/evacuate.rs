@@ -1,0 +1,16 @@
+//! Moving what an index reaches off a memory node that is leaving the pool.
+
+/// The result of one step of [`super::OrderedIndex::evacuate`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Evacuated {
+    /// The key from which the next step continues; `None` after the last step.
+    pub next: Option<Vec<u8>>,
+    /// Number of objects moved.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Why an index refuses.
+pub(crate) const CANNOT_EVACUATE: &str = "this index cannot move its objects off a memory node; back the pool up, and \
+     restore it into another pool with `--index quiver`";
