@@ -18,20 +18,22 @@ USER = 65532
 START_SECONDS_MAX = 600
 PODMAN = ["base-files", "coreutils", "crun", "dash", "mount", "netavark", "podman"]
 # A gateway of a memory node in the same network.
-GATEWAY = "serve --resp 0.0.0.0:6379 --http 0.0.0.0:9701 --pool tcp://127.0.0.1:7000 --token-file /run/token --password-file /run/password"
+POOL = "tcp://127.0.0.1:7000"
+GATEWAY = f"serve --resp 0.0.0.0:6379 --http 0.0.0.0:9701 --pool {POOL} --token-file /run/token --password-file /run/password"
 # Stores and reads a key as clients of Redis do, and asks for both services' health.
 CLIENT = """
 import socket, sys, urllib.request
 connection = socket.create_connection(("127.0.0.1", 6379), 60)
 lines = connection.makefile("rwb")
-for words in (["AUTH", sys.argv[1]], ["SET", "pear", "green"], ["GET", "pear"]):
+commands = [["AUTH", sys.argv[1]], *([["SET", "pear", "green"]] if "set" in sys.argv else []), ["GET", "pear"]]
+for words in commands:
     lines.write(b"*%d\\r\\n" % len(words) + b"".join(b"$%d\\r\\n%s\\r\\n" % (len(word), word.encode()) for word in words))
 lines.flush()
-print(*(lines.readline().decode().strip() for _ in range(4)))
+print(*(lines.readline().decode().strip() for _ in range(len(commands) + 1)))
 for port in (9700, 9701):
     print(port, urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60).status)
 """
-ANSWERS = "+OK +OK $5 green\n9700 200\n9701 200\n"
+ANSWERS = "$5 green\n9700 200\n9701 200\n"
 
 
 def why_not():
@@ -177,17 +179,8 @@ def use(podman, files):
         (files / name).write_text(os.urandom(24).hex())
         os.chown(files / name, USER, USER)
         (files / name).chmod(0o400)
-    token = ["--volume", "/files/token:/run/token:ro"]
-    started(podman, "memory", "--network", "none", "--volume", "darter:/data", *token, "darter")
-    client = ["--pool", "tcp://127.0.0.1:7000", "--token-file", "/run/token"]
-    podman("exec", "memory", "/usr/local/bin/darter", "pool", "create", *client)
-    password = ["--volume", "/files/password:/run/password:ro"]
-    words = [*GATEWAY.split(), "--log-format", "json"]
-    started(podman, "gateway", "--network", "container:memory", *token, *password, "darter", *words)
-    pid = podman("inspect", "--format", "{{.State.Pid}}", "memory").strip()
-    # This program's Python, in the containers' network.
-    python = [sys.executable, "-c", CLIENT, (files / "password").read_text()]
-    expect(run(["nsenter", f"--net=/proc/{pid}/ns/net", *python]), ANSWERS, "the gateway and the memory node answered")
+    start_both(podman, is_new=True)
+    expect(ask(podman, files, "set"), f"+OK +OK {ANSWERS}", "the gateway and the memory node answered")
     for name in ["memory", "gateway"]:
         expect(podman("exec", name, "id", "-u").strip(), str(USER), f"the user of `{name}`")
         written = run_both([*podman.command(), "exec", name, "touch", "/file"])
@@ -196,6 +189,24 @@ def use(podman, files):
     for name in ["gateway", "memory"]:
         podman("stop", "--time", str(START_SECONDS_MAX), name)
         expect(podman("inspect", "--format", "{{.State.ExitCode}}", name).strip(), "0", f"the exit code of `{name}` after SIGTERM")
-    podman("rm", "--force", "--depend", "memory")
+        podman("rm", name)
+    start_both(podman)
+    expect(ask(podman, files), f"+OK {ANSWERS}", "after a restart, the gateway and the memory node answered")
+
+
+def start_both(podman, is_new=False):
+    """Starts a memory node on a volume, and a gateway in its network."""
+    token = ["--volume", "/files/token:/run/token:ro"]
     started(podman, "memory", "--network", "none", "--volume", "darter:/data", *token, "darter")
-    expect(podman("exec", "memory", "/usr/local/bin/darter", "get", "pear", *client).strip(), "green", "the key after a restart")
+    if is_new:
+        podman("exec", "memory", "/usr/local/bin/darter", "pool", "create", "--pool", POOL, "--token-file", "/run/token")
+    password = ["--volume", "/files/password:/run/password:ro"]
+    words = [*GATEWAY.split(), "--log-format", "json"]
+    started(podman, "gateway", "--network", "container:memory", *token, *password, "darter", *words)
+
+
+def ask(podman, files, *words):
+    """Runs the client by this program's Python, in the containers' network."""
+    pid = podman("inspect", "--format", "{{.State.Pid}}", "memory").strip()
+    python = [sys.executable, "-c", CLIENT, (files / "password").read_text(), *words]
+    return run(["nsenter", f"--net=/proc/{pid}/ns/net", *python])

@@ -196,7 +196,7 @@ def test_a_prefork_server_whose_workers_are_killed(url: str) -> None:
             for _ in range(3):
                 start()
             for number in range(200):
-                with socket.create_connection(listener.getsockname()) as client:
+                with socket.create_connection(listener.getsockname(), 120) as client:
                     answers.add(client.recv(100))  # empty if its worker was killed
                 if number % 40 == 20:
                     end(workers[0])
