@@ -149,10 +149,12 @@ def one(version, wheel, folder):
 
 
 def main():
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+    if len(sys.argv) != 2 or not sys.argv[1].endswith(".whl"):
         print(__doc__, file=sys.stderr)
         raise SystemExit(2)
-    wheel = Path(sys.argv[1]).resolve(strict=True)
+    wheel = Path(sys.argv[1]).resolve()
+    if not wheel.is_file():
+        raise SystemExit(f"{wheel} does not exist; scripts/python-check makes a wheel")
     with tempfile.TemporaryDirectory(prefix="darter-pythons-") as folder:
         for version in [*SUITES, *FREE_THREADED]:
             try:

@@ -20,7 +20,7 @@ PODMAN = ["base-files", "coreutils", "crun", "dash", "mount", "netavark", "podma
 # A gateway of a memory node in the same network.
 POOL = "tcp://127.0.0.1:7000"
 GATEWAY = f"serve --resp 0.0.0.0:6379 --http 0.0.0.0:9701 --pool {POOL} --token-file /run/token --password-file /run/password"
-# Stores and reads a key as clients of Redis do, and asks for both services' health.
+# Stores and reads a key as clients of Redis do, and reads whether both services are well.
 CLIENT = """
 import socket, sys, urllib.request
 connection = socket.create_connection(("127.0.0.1", 6379), 60)
@@ -59,7 +59,7 @@ def debian(suite, there, variant, packages):
 
 
 class Engine:
-    """podman in a root of its own, in mount namespaces that end with this object. The system's files are not changed."""
+    """podman in a separate root, in a mount namespace that ends with this object. The system's files are not changed."""
 
     def __init__(self, work, mounts):
         root = debian("trixie", work / "engine", "extract", PODMAN)
@@ -135,7 +135,7 @@ def check(work, program=None):
         podman("import", "/files/result.tar", result)
         podman("import", *(word for change in changes for word in ("--change", change)), f"/files/{rust}", build)
         volumes = [word for volume in volumes for word in ("--volume", volume)]
-        # The build needs no namespaces of its own.
+        # A build needs no further namespaces.
         options = ["--isolation", "chroot", "--network", "host", "--pull=never", *limits(), *volumes]
         podman("build", *options, "--tag", "darter", "--file", "/src/deploy/Containerfile", "/src")
         use(podman, files)
