@@ -16,7 +16,7 @@ from release_root import PATH, empty, may_mount, run
 # The image's user.
 USER = 65532
 START_SECONDS_MAX = 600
-PODMAN = ["base-files", "coreutils", "crun", "dash", "mount", "netavark", "podman"]
+PODMAN = ["base-files", "coreutils", "crun", "dash", "findutils", "mount", "netavark", "podman"]
 # A gateway of a memory node in the same network.
 POOL = "tcp://127.0.0.1:7000"
 GATEWAY = f"serve --resp 0.0.0.0:6379 --http 0.0.0.0:9701 --pool {POOL} --token-file /run/token --password-file /run/password"
@@ -94,12 +94,17 @@ class Engine:
     def __call__(self, *words):
         return run([*self.command(), *words])
 
+    def inside(self):
+        return ["nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", "env", "-i", f"PATH={PATH}", "HOME=/root"]
+
     def command(self):
-        inside = ["nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", "env", "-i", f"PATH={PATH}", "HOME=/root"]
-        return [*inside, "podman", "--cgroup-manager", "cgroupfs"]
+        return [*self.inside(), "podman", "--cgroup-manager", "cgroupfs"]
 
     def close(self):
         subprocess.run([*self.command(), "rm", "--all", "--force", "--time", "0"], capture_output=True)
+        # The empty groups that podman leaves, in the system's hierarchy.
+        groups = ["find", "/sys/fs/cgroup/libpod_parent", "-depth", "-type", "d", "-exec", "rmdir", "{}", "+"]
+        subprocess.run([*self.inside(), *groups], capture_output=True)
         self.holder.kill()
         self.holder.wait()
 

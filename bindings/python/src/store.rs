@@ -6,7 +6,7 @@ use crate::errors;
 use crate::handle::{CLOSED, Handle};
 use crate::pairs::{Pages, Pairs, Part};
 use darter::{Change, Condition, PutOutcome, ScanRange, Scheme};
-use pyo3::exceptions::{PyKeyError, PyRecursionError, PyTypeError};
+use pyo3::exceptions::{PyKeyError, PyOverflowError, PyRecursionError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use std::cell::Cell;
@@ -410,9 +410,10 @@ impl Store {
         start: Option<Bytes>,
         stop: Option<Bytes>,
         reverse: bool,
-        limit: Option<usize>,
+        limit: Option<Limit>,
         part: &str,
     ) -> PyResult<Pairs> {
+        let limit = limit.map(|limit| limit.0);
         Ok(Pairs::new(self.pages(range(start, stop, reverse), limit), part_of(part)?))
     }
 
@@ -422,7 +423,8 @@ impl Store {
     /// >>> list(db.prefix(b"p", part="keys"))
     /// [b'pear', b'plum']
     #[pyo3(signature = (prefix, *, reverse=false, limit=None, part="items"))]
-    fn prefix(&self, prefix: Bytes, reverse: bool, limit: Option<usize>, part: &str) -> PyResult<Pairs> {
+    fn prefix(&self, prefix: Bytes, reverse: bool, limit: Option<Limit>, part: &str) -> PyResult<Pairs> {
+        let limit = limit.map(|limit| limit.0);
         let range = ScanRange { reverse, ..ScanRange::prefix(prefix.as_ref()) };
         Ok(Pairs::new(self.pages(range, limit), part_of(part)?))
     }
@@ -516,6 +518,23 @@ impl Store {
     #[pyo3(signature = (path, /))]
     fn restore<'py>(&self, py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py, PyDict>> {
         backup::restore(&self.handle, py, path)
+    }
+}
+
+/// Maximum number of pairs of a range.
+struct Limit(usize);
+
+impl<'py> FromPyObject<'_, 'py> for Limit {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        object.extract::<usize>().map(Self).map_err(|error| {
+            if error.is_instance_of::<PyOverflowError>(object.py()) {
+                let message = format!("limit={}: use a number of pairs from 0 on, or None for all", *object);
+                return PyValueError::new_err(message);
+            }
+            error
+        })
     }
 }
 

@@ -162,6 +162,18 @@ def test_names_of_wrong_types_are_refused(db: darter.Store, tmp_path: Path) -> N
             db.table(table)  # type: ignore[call-overload]
 
 
+def test_limits_are_checked(db: darter.Store) -> None:
+    db[b"key"] = b"value"
+    for wrong in (-1, 2**64):
+        with pytest.raises(ValueError, match=f"limit={wrong}: use a number"):
+            db.range(limit=wrong)
+        with pytest.raises(ValueError, match=f"limit={wrong}: use a number"):
+            db.prefix(b"k", limit=wrong)
+    with pytest.raises(TypeError, match="limit"):
+        db.range(limit="many")  # type: ignore[arg-type]
+    assert list(db.range(limit=0)) == [] and len(list(db.range(limit=2**63))) == 1
+
+
 def test_options_say_once_which_is_wrong() -> None:
     with pytest.raises(TypeError, match="^option `token`: a token is bytes, not str; `token_file`"):
         darter.open("mem:16M", token="secret")  # type: ignore[arg-type]
