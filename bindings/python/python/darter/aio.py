@@ -84,6 +84,7 @@ class Store:
         """Closes the store. Operations in progress complete."""
         if not self.blocking.closed:
             await self.run(self.blocking.close)
+        if self._process == os.getpid():
             self._executor.shutdown(wait=False)
 
     @overload
