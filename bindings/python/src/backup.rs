@@ -12,7 +12,7 @@ use std::time::UNIX_EPOCH;
 
 /// Writes a backup to a file, which is created or replaced.
 pub(crate) fn backup<'py>(handle: &Handle, py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py, PyDict>> {
-    let file = File::create(path)?;
+    let file = File::create(&path).map_err(|error| errors::of_file(py, &error, &path))?;
     let report = handle.run_long(py, move |store| {
         let mut out = BufWriter::new(file);
         let report = store.backup(&mut out)?;
@@ -30,7 +30,7 @@ pub(crate) fn backup<'py>(handle: &Handle, py: Python<'py>, path: PathBuf) -> Py
 
 /// Restores a backup from a file.
 pub(crate) fn restore<'py>(handle: &Handle, py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py, PyDict>> {
-    let file = BufReader::new(File::open(path)?);
+    let file = BufReader::new(File::open(&path).map_err(|error| errors::of_file(py, &error, &path))?);
     let report = handle.run_long(py, move |store| store.restore(file))?;
     described(py, report)
 }

@@ -1,7 +1,9 @@
 //! The Python exceptions of the library's errors; `darter._errors` defines them.
 
 use darter::{Error, ErrorKind};
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
+use std::path::Path;
 
 /// Declares the classes of `darter._errors`, in a module since they are public structs.
 mod classes {
@@ -35,6 +37,17 @@ pub(crate) fn usage(message: String) -> PyErr {
 /// Returns the exception of a pair whose types are not those of its table.
 pub(crate) fn table(message: String) -> PyErr {
     classes::TableError::new_err((message, true))
+}
+
+/// Returns the `OSError` of a file, as Python's `open` raises it.
+pub(crate) fn of_file(py: Python<'_>, error: &std::io::Error, path: &Path) -> PyErr {
+    let message = || -> PyResult<Py<PyAny>> {
+        Ok(py.import("os")?.call_method1("strerror", (error.raw_os_error(),))?.unbind())
+    };
+    match message() {
+        Ok(message) => PyOSError::new_err((error.raw_os_error(), message, path.as_os_str().to_owned())),
+        Err(_) => PyOSError::new_err(format!("{}: {error}", path.display())),
+    }
 }
 
 /// Returns the class of an error's exception.

@@ -21,7 +21,10 @@ pub(crate) fn from_arguments(arguments: &Bound<'_, PyDict>) -> PyResult<StoreOpt
     for (name, value) in arguments {
         let name: String = name.extract()?;
         options = with(options, &name, &value).map_err(|error| {
-            PyErr::from_type(error.get_type(value.py()), format!("option `{name}`: {error}"))
+            PyErr::from_type(
+                error.get_type(value.py()),
+                format!("option `{name}`: {}", error.value(value.py())),
+            )
         })?;
     }
     Ok(options)
@@ -48,7 +51,13 @@ fn with(options: StoreOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResult
         "accept_new_pool" => options.accept_new_pool(value.extract()?),
         "accept_copy" => options.accept_copy(value.extract()?),
         "token" => {
-            options.tcp(TcpOptions { token: value.extract::<Vec<u8>>()?.into(), ..TcpOptions::default() })
+            let Ok(token) = value.extract::<Vec<u8>>() else {
+                let found = value.get_type().name()?;
+                return Err(PyTypeError::new_err(format!(
+                    "a token is bytes, not {found}; `token_file` names a file with it"
+                )));
+            };
+            options.tcp(TcpOptions { token: token.into(), ..TcpOptions::default() })
         }
         "token_file" => {
             let token = Secrets::from_file(&value.extract::<PathBuf>()?, "token");
@@ -83,6 +92,9 @@ pub(crate) fn existing<'py>(arguments: &Bound<'py, PyDict>) -> PyResult<Bound<'p
 /// # Errors
 /// Fails if the name is malformed, or a relative path cannot be resolved.
 pub(crate) fn absolute(url: &str) -> PyResult<darter::PoolUrl> {
+    if url.contains('\0') {
+        return Err(errors::usage(format!("pool `{}`: a name has no NUL", url.escape_debug())));
+    }
     let parse = |url: &str| url.parse::<darter::PoolUrl>().map_err(|error| errors::raise(error.into()));
     let parsed = parse(url)?;
     let Some(path) = parsed.path().filter(|path| path.is_relative()) else { return Ok(parsed) };

@@ -6,15 +6,49 @@ use crate::errors;
 use crate::handle::{CLOSED, Handle};
 use crate::pairs::{Pages, Pairs, Part};
 use darter::{Change, Condition, PutOutcome, ScanRange, Scheme};
-use pyo3::exceptions::{PyKeyError, PyTypeError};
+use pyo3::exceptions::{PyKeyError, PyOverflowError, PyRecursionError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use std::cell::Cell;
 use std::ops::Bound as End;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Number of pairs that `put_many` and `remove_many` hold at a time.
+/// Number of keys or pairs that `get_many`, `put_many` and `remove_many` hold at a time.
 const BATCH: usize = 4096;
+/// Maximum number of calls of `modify` inside each other's functions: each takes much of the stack,
+/// of which Python's own limit knows nothing.
+const NESTED_MAX: u32 = 16;
+
+thread_local! {
+    /// Number of calls of `modify` that this thread is in.
+    static NESTED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A call of `modify` in this thread.
+struct Nested;
+
+impl Nested {
+    /// # Errors
+    /// Fails if the thread is in too many calls already.
+    fn enter() -> PyResult<Self> {
+        let before = NESTED.get();
+        if before == NESTED_MAX {
+            let message = format!(
+                "modify was called by its own function {NESTED_MAX} times: return the new value instead"
+            );
+            return Err(PyRecursionError::new_err(message));
+        }
+        NESTED.set(before + 1);
+        Ok(Self)
+    }
+}
+
+impl Drop for Nested {
+    fn drop(&mut self) {
+        NESTED.set(NESTED.get() - 1);
+    }
+}
 
 /// An open pool; `darter.Store` adds the methods that need no Rust.
 #[pyclass(module = "darter._darter", subclass, weakref)]
@@ -50,9 +84,15 @@ impl Store {
 impl Store {
     #[new]
     #[pyo3(signature = (url, **options))]
-    fn new(py: Python<'_>, url: &str, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+    fn new(py: Python<'_>, url: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let Ok(name) = url.cast::<PyString>() else {
+            return Err(PyTypeError::new_err(format!(
+                "a pool's name is a str such as `file:/dev/shm/fruit.pool?size=64M`, not {}",
+                url.get_type().name()?
+            )));
+        };
         let options = options.cloned().unwrap_or_else(|| PyDict::new(py));
-        Ok(Self { handle: Arc::new(Handle::open(py, url, &options)?) })
+        Ok(Self { handle: Arc::new(Handle::open(py, name.to_str()?, &options)?) })
     }
 
     /// The name of the pool, with an absolute path.
@@ -153,13 +193,17 @@ impl Store {
         keys: &Bound<'_, PyAny>,
         default: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, PyList>> {
-        let keys = all(keys)?;
-        let default = default.unwrap_or_else(|| py.None());
-        let values = self.handle.run(py, |store| store.get_many(&keys))?;
-        let object = |value: Option<Vec<u8>>| {
-            value.map_or_else(|| default.clone_ref(py), |value| to_python(py, value).into_any())
-        };
-        PyList::new(py, values.into_iter().map(object))
+        let values = PyList::empty(py);
+        in_batches(py, keys, key, |batch| {
+            for value in self.handle.run(py, |store| store.get_many(&batch))? {
+                match value {
+                    Some(value) => values.append(to_python(py, value))?,
+                    None => values.append(&default)?,
+                }
+            }
+            Ok(())
+        })?;
+        Ok(values)
     }
 
     /// Returns the pair with the smallest key; `None` if the store is empty.
@@ -248,6 +292,7 @@ impl Store {
     /// >>> db.modify(b"visits", count), db.modify(b"visits", count)
     /// (b'1', b'2')
     fn modify(&self, py: Python<'_>, key: Bytes, function: Py<PyAny>) -> PyResult<Found> {
+        let _nested = Nested::enter()?;
         let mut last: PyResult<Option<Bytes>> = Ok(None);
         let decide = |old: Option<&[u8]>| {
             let result = Python::attach(|py| {
@@ -314,9 +359,7 @@ impl Store {
     /// 1002
     fn put_many(&self, py: Python<'_>, pairs: &Bound<'_, PyAny>) -> PyResult<()> {
         let pairs = if pairs.hasattr("items")? { pairs.call_method0("items")? } else { pairs.clone() };
-        in_batches(py, &pairs, |batch: Vec<(Bytes, Bytes)>| {
-            self.handle.run(py, |store| store.put_many(&batch)).map(drop)
-        })
+        in_batches(py, &pairs, pair, |batch| self.handle.run(py, |store| store.put_many(&batch)).map(drop))
     }
 
     /// Removes several keys. Returns how many were present.
@@ -326,7 +369,7 @@ impl Store {
     /// 1
     fn remove_many(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<u64> {
         let mut removed = 0;
-        in_batches(py, keys, |batch: Vec<Bytes>| {
+        in_batches(py, keys, key, |batch| {
             removed += self.handle.run(py, |store| store.remove_many(&batch))?;
             Ok(())
         })?;
@@ -367,9 +410,10 @@ impl Store {
         start: Option<Bytes>,
         stop: Option<Bytes>,
         reverse: bool,
-        limit: Option<usize>,
+        limit: Option<Limit>,
         part: &str,
     ) -> PyResult<Pairs> {
+        let limit = limit.map(|limit| limit.0);
         Ok(Pairs::new(self.pages(range(start, stop, reverse), limit), part_of(part)?))
     }
 
@@ -379,7 +423,8 @@ impl Store {
     /// >>> list(db.prefix(b"p", part="keys"))
     /// [b'pear', b'plum']
     #[pyo3(signature = (prefix, *, reverse=false, limit=None, part="items"))]
-    fn prefix(&self, prefix: Bytes, reverse: bool, limit: Option<usize>, part: &str) -> PyResult<Pairs> {
+    fn prefix(&self, prefix: Bytes, reverse: bool, limit: Option<Limit>, part: &str) -> PyResult<Pairs> {
+        let limit = limit.map(|limit| limit.0);
         let range = ScanRange { reverse, ..ScanRange::prefix(prefix.as_ref()) };
         Ok(Pairs::new(self.pages(range, limit), part_of(part)?))
     }
@@ -476,24 +521,55 @@ impl Store {
     }
 }
 
-/// Returns the keys of an iterable.
-pub(crate) fn all(keys: &Bound<'_, PyAny>) -> PyResult<Vec<Bytes>> {
-    keys.try_iter()?.map(|key| key?.extract()).collect()
+/// Maximum number of pairs of a range.
+struct Limit(usize);
+
+impl<'py> FromPyObject<'_, 'py> for Limit {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        object.extract::<usize>().map(Self).map_err(|error| {
+            if error.is_instance_of::<PyOverflowError>(object.py()) {
+                let message = format!("limit={}: use a number of pairs from 0 on, or None for all", *object);
+                return PyValueError::new_err(message);
+            }
+            error
+        })
+    }
+}
+
+/// Returns the key that an object is.
+pub(crate) fn key(object: &Bound<'_, PyAny>) -> PyResult<Bytes> {
+    object.extract()
+}
+
+/// Returns the key and the value of a tuple.
+fn pair(object: &Bound<'_, PyAny>) -> PyResult<(Bytes, Bytes)> {
+    match object.cast::<PyTuple>() {
+        Ok(pair) if pair.len() == 2 => {
+            Ok((pair.get_borrowed_item(0)?.extract()?, pair.get_borrowed_item(1)?.extract()?))
+        }
+        _ => {
+            let found = object.repr()?.to_string();
+            let found: String = found.chars().take(80).collect();
+            Err(PyTypeError::new_err(format!(
+                "put_many takes a mapping, or tuples of a key and a value such as `(b'pear', b'green')`, not {found}"
+            )))
+        }
+    }
 }
 
 /// Calls `each` with batches of what an iterator returns, and checks for signals between them.
-fn in_batches<T>(
+pub(crate) fn in_batches<T>(
     py: Python<'_>,
     objects: &Bound<'_, PyAny>,
+    convert: fn(&Bound<'_, PyAny>) -> PyResult<T>,
     mut each: impl FnMut(Vec<T>) -> PyResult<()>,
-) -> PyResult<()>
-where
-    T: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr>,
-{
+) -> PyResult<()> {
     let mut objects = objects.try_iter()?;
     loop {
         let batch =
-            objects.by_ref().take(BATCH).map(|object| object?.extract()).collect::<PyResult<Vec<T>>>()?;
+            objects.by_ref().take(BATCH).map(|object| convert(&object?)).collect::<PyResult<Vec<T>>>()?;
         if batch.is_empty() {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 use crate::bytes::{Bytes, to_python};
 use crate::errors;
 use crate::handle::{CLOSED, Handle, forks};
-use crate::store::{Store, all};
+use crate::store::{Store, in_batches, key};
 use darter::engine::Worker;
 use darter::{Error, TransactionError, block_on};
 use pyo3::exceptions::PyKeyError;
@@ -87,9 +87,13 @@ impl Transaction {
     /// ...     tx.get_many([b"pear", b"plum"])
     /// [b'green', None]
     fn get_many(&mut self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<Vec<Option<Py<PyBytes>>>> {
-        let keys = all(keys)?;
-        let values = self.run(py, |worker| block_on(worker.get_many(&keys)))?;
-        Ok(values.into_iter().map(|value| value.map(|value| to_python(py, value))).collect())
+        let mut values = Vec::new();
+        in_batches(py, keys, key, |batch| {
+            let found = self.run(py, |worker| block_on(worker.get_many(&batch)))?;
+            values.extend(found.into_iter().map(|value| value.map(|value| to_python(py, value))));
+            Ok(())
+        })?;
+        Ok(values)
     }
 
     /// Stores a value under a key at the commit. The key is not read.

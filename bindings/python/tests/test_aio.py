@@ -62,7 +62,11 @@ def test_errors_and_cancellation() -> None:
             await task
         await store.put(b"other", b"value")
         await store.close()
-        with pytest.raises((darter.ClosedError, RuntimeError)):
+        await store.close()
+        with pytest.raises(darter.ClosedError, match="open it again"):
             await store.get(b"key")
+        with pytest.raises(darter.ClosedError, match="open it again"):
+            async for _ in store.prefix(b""):
+                pass
 
     asyncio.run(main())

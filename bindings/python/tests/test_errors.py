@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import darter
@@ -127,6 +129,69 @@ def test_an_exception_in_modify_changes_nothing(db: darter.Store) -> None:
     assert list(db.items()) == [(b"key", b"value")] and db.check()["sound"]
 
 
+def test_modify_inside_its_own_function_ends_with_an_exception(db: darter.Store) -> None:
+    calls = []
+
+    def again(old: bytes | None) -> bytes | None:
+        calls.append(old)
+        return db.modify(b"key", again)
+
+    for _ in range(2):
+        with pytest.raises(RecursionError, match="return the new value"):
+            db.modify(b"key", again)
+    assert len(calls) == 32 and not db
+    assert db.modify(b"key", lambda old: db.modify(b"other", lambda other: b"inner")) == b"inner"
+    assert list(db.items()) == [(b"key", b"inner"), (b"other", b"inner")]
+
+
+@pytest.mark.parametrize("wrong", [[b"key", b"value"], b"ab", (b"key",), (b"key", b"value", b"more"), 1])
+def test_pairs_that_are_none_are_refused(db: darter.Store, wrong: Any) -> None:
+    with pytest.raises(TypeError, match="put_many takes a mapping, or tuples"):
+        db.put_many([(b"first", b"value"), wrong])
+    assert not db
+
+
+def test_names_of_wrong_types_are_refused(db: darter.Store, tmp_path: Path) -> None:
+    for name in (tmp_path / "pool", b"mem:16M", 5, None):
+        with pytest.raises(TypeError, match="name is a str such as `file:"):
+            darter.open(name)  # type: ignore[arg-type]
+    with pytest.raises(darter.UsageError, match="NUL"):
+        darter.open(f"file:{tmp_path}/a\0b?size=16M")
+    for table in (b"name", 5, None):
+        with pytest.raises(TypeError, match="table's name is a str, not"):
+            db.table(table)  # type: ignore[call-overload]
+
+
+def test_limits_are_checked(db: darter.Store) -> None:
+    db[b"key"] = b"value"
+    for wrong in (-1, 2**64):
+        with pytest.raises(ValueError, match=f"limit={wrong}: use a number"):
+            db.range(limit=wrong)
+        with pytest.raises(ValueError, match=f"limit={wrong}: use a number"):
+            db.prefix(b"k", limit=wrong)
+    with pytest.raises(TypeError, match="limit"):
+        db.range(limit="many")  # type: ignore[arg-type]
+    assert list(db.range(limit=0)) == [] and len(list(db.range(limit=2**63))) == 1
+
+
+def test_options_say_once_which_is_wrong() -> None:
+    with pytest.raises(TypeError, match="^option `token`: a token is bytes, not str; `token_file`"):
+        darter.open("mem:16M", token="secret")  # type: ignore[arg-type]
+    with pytest.raises(OverflowError, match="^option `cache_bytes`: can't convert"):
+        darter.open("mem:16M", cache_bytes=-1)
+
+
+def test_files_of_backups_that_are_not_there_are_named(db: darter.Store, tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(FileNotFoundError) as caught:
+        db.restore(missing)
+    assert caught.value.filename == str(missing) and caught.value.errno == errno.ENOENT
+    with pytest.raises(FileNotFoundError, match="missing/fruit"):
+        db.backup(missing / "fruit")
+    with pytest.raises(IsADirectoryError):
+        db.backup(tmp_path)
+
+
 def test_exceptions_can_be_pickled() -> None:
     error = pickle.loads(pickle.dumps(darter.ConflictError("conflict", True)))
     assert type(error) is darter.ConflictError and error.unsent and str(error) == "conflict"
@@ -144,7 +209,7 @@ def test_an_iterator_that_raises_stores_whole_batches_only(db: darter.Store) -> 
 
 # A program that a shell has started in the background ignores SIGINT.
 INTERRUPTED = """
-import signal, sys, darter
+import itertools, signal, sys, darter
 signal.signal(signal.SIGINT, signal.default_int_handler)
 db = darter.open(sys.argv[1])
 db.put_many((b"%06d" % number, b"") for number in range(100_000))
@@ -158,7 +223,18 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize(
-    "call", ["len(db)", "list(db)", "db.stats()", "db.check()", "sum(1 for _ in db.items())", "db.get(b'1')"]
+    "call",
+    [
+        "len(db)",
+        "list(db)",
+        "db.stats()",
+        "db.check()",
+        "sum(1 for _ in db.items())",
+        "db.get(b'1')",
+        "db.get_many(b'%06d' % number for number in range(100_000))",
+        "db.transaction().get_many(b'%06d' % number for number in itertools.count())",
+        "db.put_many((b'%06d' % number, b'') for number in range(100_000))",
+    ],
 )
 def test_ctrl_c_ends_a_long_call(call: str) -> None:
     command = [sys.executable, "-c", INTERRUPTED.replace("CALL", call), "mem:256M"]

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -160,6 +161,78 @@ def test_a_relative_path_stays_valid(url: str, monkeypatch: pytest.MonkeyPatch) 
         assert pickle.loads(pickle.dumps(db)).url.startswith(f"file:{directory}/pool")
 
 
+def serve(listener: socket.socket, db: darter.Store) -> None:
+    """Counts requests, each a connection, as a worker of a prefork server does."""
+    while True:
+        connection, _ = listener.accept()
+        with connection:
+            count = db.modify(b"count", lambda old: b"%d" % (int(old or b"0") + 1))
+            assert count is not None
+            db[b"worker %d" % os.getpid()] = count
+            connection.sendall(count)
+
+
+def test_a_prefork_server_whose_workers_are_killed(url: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, darter.open(url) as db:
+        db[b"count"] = b"0"  # before the fork, as an application that is loaded first does
+        workers: list[int] = []
+
+        def start() -> None:
+            process = os.fork()
+            if process == 0:
+                try:
+                    serve(listener, db)
+                finally:
+                    os._exit(1)
+            workers.append(process)
+
+        def end(process: int) -> None:
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+            workers.remove(process)
+
+        answers = set()
+        try:
+            for _ in range(3):
+                start()
+            for number in range(200):
+                with socket.create_connection(listener.getsockname(), 120) as client:
+                    answers.add(client.recv(100))  # empty if its worker was killed
+                if number % 40 == 20:
+                    end(workers[0])
+                    start()
+            assert db.stats()["members"].count(os.getpid()) == 1
+        finally:
+            for process in list(workers):
+                end(process)
+        count = int(db[b"count"])
+        answered = {int(answer) for answer in answers if answer}
+        assert len(answered) >= 195 and max(answered) <= count <= 200
+        check = db.check(repair=True)
+        assert check["sound"] and db.stats()["members"] == [os.getpid()], check
+
+
+def test_a_notebook_that_is_killed_while_its_processes_work(url: str, run: Run) -> None:
+    """The processes complete their work, and nothing that the kernel has stored is lost."""
+    code = (
+        "import concurrent.futures, darter, multiprocessing, os, signal, sys, threading\n"
+        "from test_processes import add\n"
+        "db = darter.open(sys.argv[1]); pairs = db.range(); tx = db.transaction(); tx[b'never'] = b''\n"
+        "with concurrent.futures.ProcessPoolExecutor(2) as pool: list(pool.map(add, [db] * 4, range(4)))\n"
+        "threading.Thread(target=lambda: [db.stats() for _ in iter(int, 1)], daemon=True).start()\n"
+        "processes = [multiprocessing.get_context('fork').Process(target=add, args=(db, number)) for number in range(4, 7)]\n"
+        "for process in processes: process.start()\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    with darter.open(url) as db:
+        kernel = run(code, url)  # and its processes have ended
+        assert kernel.returncode == -signal.SIGKILL, kernel.stderr
+        assert int(db[b"count"]) == 350 and db.count(b"process") == 7 and b"never" not in db
+        db[b"after"] = b"restart"
+        check = db.check(repair=True)
+        assert check["sound"] and db.stats()["members"] == [os.getpid()], check
+
+
 WRITER = """
 import os, sys, darter
 db = darter.open(sys.argv[1])
@@ -195,5 +268,7 @@ def test_killed_writers_lose_nothing(url: str) -> None:
                 assert len(found) == found[-1] >= last
                 name = b"%d" % writer.pid
                 assert db[b"a" + name] == db[b"b" + name] and int(db[b"a" + name]) >= last
+    # Blocks that the first member has taken from killed writers are repaired after it has left.
+    with darter.open(url) as db:
         check = db.check(repair=True)
         assert check["sound"] and check["leaked_bytes"] == 0, check

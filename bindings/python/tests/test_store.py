@@ -159,3 +159,11 @@ def test_a_file_is_opened_again(url: str) -> None:
         assert db[b"key"] == b"value"
         with pytest.raises(darter.ReadOnlyError):
             db[b"key"] = b"other"
+
+
+def test_get_many_of_more_keys_than_a_batch(db: darter.Store) -> None:
+    db.put_many((b"%d" % number, b"%d" % -number) for number in range(0, 10_000, 2))
+    values = db.get_many((b"%d" % number for number in range(10_000)), b"none")
+    assert values == [b"none" if number % 2 else b"%d" % -number for number in range(10_000)]
+    assert db.transact(lambda tx: tx.get_many(b"%d" % number for number in range(4098)))[4095:] == [None, b"-4096", None]
+    assert db.get_many([]) == []

@@ -26,6 +26,8 @@ class _Coding(Generic[K, V]):
 
     def __init__(self, name: str, key: Key, value: type[V] | Codec[V]) -> None:
         check_key_type(key)
+        if not isinstance(name, str):
+            raise TypeError(f"a table's name is a str, not {type(name).__name__}")
         self.name = name
         self.kind = key
         self.codec: Codec[V] = codec_of(value)

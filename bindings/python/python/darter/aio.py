@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from darter._errors import ClosedError
+
 if TYPE_CHECKING:
     import darter
     from os import PathLike
@@ -64,6 +66,8 @@ class Store:
 
     async def run(self, function: Callable[..., R], *arguments: Any, **options: Any) -> R:
         """Calls a function in a thread of this store, for operations that have no twin here."""
+        if self.blocking.closed:
+            raise ClosedError("the store is closed; open it again", True)
         if self._process != os.getpid():  # a child process has no threads of its parent
             self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="darter")
             self._process = os.getpid()
@@ -78,8 +82,10 @@ class Store:
 
     async def close(self) -> None:
         """Closes the store. Operations in progress complete."""
-        await self.run(self.blocking.close)
-        self._executor.shutdown(wait=False)
+        if not self.blocking.closed:
+            await self.run(self.blocking.close)
+        if self._process == os.getpid():
+            self._executor.shutdown(wait=False)
 
     @overload
     async def get(self, key: Buffer) -> bytes | None: ...
