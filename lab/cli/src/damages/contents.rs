@@ -1,7 +1,7 @@
 //! The contents of the damaged pools, and the process that fills and reads them.
 
 use clap::ValueEnum;
-use darter::{Error, PoolUrl, Session, Store, StoreOptions};
+use darter::{Error, PoolUrl, Session, Store};
 use darter_cli::{Answer, Failure};
 use darter_fabric::{ReplicaGroups, ReplicaRole, Tcp, TcpOptions};
 use std::collections::BTreeMap;
@@ -20,8 +20,6 @@ const ROUNDS: usize = 10;
 const CHUNK: usize = 100;
 /// Longer than any replica takes to become a member again, even on a busy machine.
 const SETTLES_AFTER: Duration = Duration::from_secs(120);
-/// Longer than a group takes to serve after its start, many times over.
-const SERVES_AFTER: Duration = Duration::from_secs(45);
 /// The longest list of errors that a reader prints.
 const LINES_MAX: usize = 20;
 
@@ -211,7 +209,7 @@ impl ClientCommand {
             return Ok(Answer::Done);
         }
         let mut found = Findings::default();
-        match self.open(&options.create(false)) {
+        match options.create(false).open(&self.pool) {
             Ok(store) => self.read(&store, &mut found),
             Err(error) => found.error("open", &error),
         }
@@ -225,19 +223,6 @@ impl ClientCommand {
         }
         writeln!(out, "end")?;
         Ok(Answer::Done)
-    }
-
-    /// Opens the pool. A group whose replicas have just been started is given time.
-    fn open(&self, options: &StoreOptions) -> Result<Store, Error> {
-        let began = Instant::now();
-        loop {
-            let opened = options.open(&self.pool);
-            let is_starting = |error: &Error| error.to_string().contains("no replica reports");
-            match opened {
-                Err(error) if is_starting(&error) && began.elapsed() < SERVES_AFTER => {}
-                opened => return opened,
-            }
-        }
     }
 
     fn read(&self, store: &Store, found: &mut Findings) {

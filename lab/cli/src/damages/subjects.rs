@@ -23,6 +23,8 @@ const BLOCK_HEAD_BYTES: u64 = 1024;
 const REPLICAS: usize = 3;
 /// Longer than checkpoints take, even on a busy machine.
 const CHECKPOINTS_AFTER: Duration = Duration::from_secs(120);
+/// Longer than a group takes to serve after its start, even on a busy machine.
+const SERVES_AFTER: Duration = Duration::from_secs(120);
 /// Ports that the system does not give to clients by itself.
 const PORTS: std::ops::Range<u16> = 20_000..30_000;
 
@@ -63,7 +65,7 @@ pub(super) struct Round {
 pub(super) enum Subject {
     File { sound: Sound, url: String, nodes: u64 },
     Node { directory: PathBuf, sound: Vec<Sound> },
-    Group { directory: PathBuf, logs: Vec<Vec<Sound>>, views: Sound, addresses: Vec<String> },
+    Group { directory: PathBuf, logs: Vec<Vec<Sound>>, views: Sound, addresses: Vec<String>, members: usize },
 }
 
 fn client(task: &str, url: &str) -> io::Result<Ended> {
@@ -143,8 +145,12 @@ impl Subject {
                     nodes.into_iter().try_for_each(Node::stop)?;
                 }
                 let logs = (0..REPLICAS).map(|at| harm::files(&log(at))).collect::<io::Result<_>>()?;
-                let views = harm::Sound::read(views_path(directory)?)?;
-                Ok(Self::Group { directory: directory.to_owned(), logs, views, addresses })
+                let views = views_path(directory)?;
+                let view = std::fs::read_to_string(&views)?;
+                let view: serde_json::Value = serde_json::from_str(&view).map_err(io::Error::other)?;
+                let members = 1 + view["backups"].as_array().map_or(0, Vec::len);
+                let views = Sound::read(views)?;
+                Ok(Self::Group { directory: directory.to_owned(), logs, views, addresses, members })
             }
         }
     }
@@ -170,7 +176,7 @@ impl Subject {
                 let (outcome, why) = judge_node(&mut node, sound)?;
                 Ok(Round { file: format!("log, {file}"), way, outcome, text: format!("{text}: {why}") })
             }
-            Self::Group { directory, logs, views, addresses } => {
+            Self::Group { directory, logs, views, addresses, members } => {
                 for (at, files) in logs.iter().enumerate() {
                     harm::restore_directory(&directory.join(format!("log-{at}")), files)?;
                 }
@@ -184,18 +190,7 @@ impl Subject {
                     (file, format!("replica {replica}, {text}"))
                 };
                 let nodes = start_group(directory, addresses)?;
-                let ended = client("read", &group_url(addresses))?;
-                let said: Vec<String> = nodes.iter().map(Node::said).collect();
-                let (outcome, why) = judge(&ended, &said);
-                // The other two replicas have everything.
-                let must_serve = file != "views" && outcome != Outcome::Right;
-                let outcome = if must_serve { Outcome::Wrong } else { outcome };
-                let warned =
-                    said.iter().flat_map(|said| said.lines()).filter(|line| !line.contains(" INFO "));
-                let why = match outcome {
-                    Outcome::Right => why,
-                    _ => format!("{why}\n{}", warned.collect::<Vec<_>>().join("\n")),
-                };
+                let (outcome, why) = judge_group(&nodes, addresses, &file, *members)?;
                 Ok(Round {
                     file: format!("group's log, {file}"),
                     way,
@@ -243,6 +238,42 @@ fn judge_node(node: &mut Node, sound: &[Sound]) -> io::Result<(Outcome, String)>
         code == Some(1) && !said.contains("panicked") && names.into_iter().any(|name| said.contains(&name));
     let outcome = if is_named { Outcome::Named } else { Outcome::Wrong };
     Ok((outcome, format!("exit {code:?}: {}", said.trim())))
+}
+
+/// Judges a group of which one file is damaged. With all replicas in its last view it must serve,
+/// since two of them have everything. With two, the group may wait for the one that has lost its
+/// log, and must say so, and what to do.
+fn judge_group(
+    nodes: &[Node],
+    addresses: &[String],
+    file: &str,
+    members: usize,
+) -> io::Result<(Outcome, String)> {
+    let end = Instant::now() + SERVES_AFTER;
+    let said = || nodes.iter().map(Node::said).collect::<Vec<_>>();
+    let any = |texts: &[&str]| said().iter().any(|said| texts.iter().any(|text| said.contains(text)));
+    let waits = ["--members-min", "store of views"];
+    while !any(&["serves the group"]) && !any(&waits) && Instant::now() < end {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let warnings = || {
+        let said = said().join("\n");
+        let lines = said.lines().filter(|line| !line.contains(" INFO "));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    if any(&["serves the group"]) {
+        let (outcome, why) = judge(&client("read", &group_url(addresses))?, &said());
+        return Ok(match outcome {
+            Outcome::Right => (outcome, why),
+            _ => (Outcome::Wrong, format!("{why}\n{}", warnings())),
+        });
+    }
+    let is_named = if file == "views" {
+        any(&["store of views"])
+    } else {
+        members < REPLICAS && any(&["--members-min"]) && any(&["the log is damaged"])
+    };
+    Ok((if is_named { Outcome::Named } else { Outcome::Wrong }, format!("does not serve:\n{}", warnings())))
 }
 
 /// Judges a reader, and the messages of its memory nodes.
