@@ -107,7 +107,7 @@ impl Sound {
         Ok(())
     }
 
-    /// Damages the file. The part of the file before `only_before`, if given, has the damage.
+    /// Damages the file, before the position `only_before` if it is given.
     pub(super) fn damage(&self, way: Way, only_before: Option<u64>, dice: &mut impl Rng) -> io::Result<Harm> {
         let pick = |dice: &mut _| self.place(only_before, dice);
         let at = pick(dice);

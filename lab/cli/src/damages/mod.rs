@@ -12,8 +12,9 @@ use harm::Way;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use subjects::{Kind, Outcome, Round, Subject};
 
 /// Number of pools of each kind: each way in which its last process can end, and each number of
@@ -79,14 +80,15 @@ impl DamagesCommand {
                 _ => Kind::Group,
             });
             let variant = (number / 10) as usize % VARIANTS;
-            if !subjects.contains_key(&(kind, variant)) {
-                let place = directory.join(format!("{kind:?}-{variant}").to_lowercase());
-                std::fs::create_dir_all(&place).map_err(Failure::failed)?;
-                let made = Subject::make(kind, variant, &place, &mut dice).map_err(Failure::failed)?;
-                subjects.insert((kind, variant), made);
-            }
+            let subject = match subjects.entry((kind, variant)) {
+                Entry::Occupied(made) => made.into_mut(),
+                Entry::Vacant(place) => {
+                    let name = format!("{kind:?}-{variant}").to_lowercase();
+                    place.insert(made(kind, variant, &directory.join(name), &mut dice)?)
+                }
+            };
             let way = Way::ALL[(number / 3) as usize % Way::ALL.len()];
-            let round = subjects[&(kind, variant)].round(way, &mut dice).map_err(Failure::failed)?;
+            let round = subject.round(way, &mut dice).map_err(Failure::failed)?;
             let Round { file, way, outcome, text } = round;
             by_file.entry(file.clone()).or_insert_with(Tally::default).count(outcome);
             by_way.entry(way).or_insert_with(Tally::default).count(outcome);
@@ -104,4 +106,10 @@ impl DamagesCommand {
         writeln!(out, "{} damages, {wrong} wrong", self.rounds)?;
         Ok(if wrong == 0 { Answer::Done } else { Answer::No })
     }
+}
+
+/// Makes a pool in a new directory.
+fn made(kind: Kind, variant: usize, directory: &Path, dice: &mut Pcg64Mcg) -> Result<Subject, Failure> {
+    std::fs::create_dir_all(directory).map_err(Failure::failed)?;
+    Subject::make(kind, variant, directory, dice).map_err(Failure::failed)
 }

@@ -160,7 +160,7 @@ impl Subject {
         match self {
             Self::File { sound, url, nodes } => {
                 sound.restore()?;
-                // Every second damage is in the tables of the first region, a small part.
+                // Many damages are in the tables of the first region, a small part.
                 let only_before = dice.random_bool(0.4).then_some(TABLES_BYTES);
                 let harm = sound.damage(way, only_before, dice)?;
                 let file = format!("pool file, {}", part_of(harm.at, *nodes));
