@@ -189,6 +189,7 @@ impl<M: Memory> Replica<M> {
             // Others may still return, or the primary.
             self.heard = now;
             let follower = &mut self.follower;
+            follower.lacks_members = true;
             follower.suspects = follower.surveyed.is_some();
             (follower.survey, follower.asked) = Default::default();
         }

@@ -30,6 +30,8 @@ pub(super) struct Follower {
     pub(super) asked: BTreeSet<ReplicaId>,
     /// The replicas that have restarted with their logs, by their earlier names.
     pub(super) stand_ins: BTreeMap<ReplicaId, ReplicaId>,
+    /// Too few members have replied to its last survey.
+    pub(super) lacks_members: bool,
 }
 
 /// A replica of a group.
@@ -164,6 +166,12 @@ impl<M: Memory> Replica<M> {
             (None, true) => Role::Backup,
             (None, false) => Role::Learner,
         }
+    }
+
+    /// Returns whether it would serve, but has not found enough members of its view that are alive
+    /// and have their logs ([`Options::members_min`]). It continues when they return.
+    pub fn lacks_members(&self) -> bool {
+        self.follower.lacks_members
     }
 
     /// Returns the number of its last record.

@@ -47,7 +47,9 @@ pub enum StoreError {
         why: String,
     },
     /// The value stored under the group's name is not a view.
-    #[error("store of views: the value at {name} is not a view: {why}; another program may have written it")]
+    #[error(
+        "store of views: the value at {name} is not a view: {why}; another program may have written it, or its disk is damaged: restore it"
+    )]
     Damaged {
         /// The key, object or file.
         name: String,

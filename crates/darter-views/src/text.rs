@@ -1,5 +1,7 @@
 //! A view as text: JSON, with the names of replicas in hexadecimal digits, since not every JSON
-//! implementation has 64-bit numbers.
+//! implementation has 64-bit numbers. A checksum of the other members shows damage to a medium: a
+//! changed digit would be another replica's name, or another view. Earlier versions neither write
+//! the checksum nor read it.
 
 use darter_group::{ReplicaId, View};
 use serde_json::{Value, json};
@@ -11,7 +13,18 @@ const BACKUPS_MAX: usize = 64;
 /// Returns a view's text.
 pub(crate) fn of(view: &View) -> String {
     let backups: Vec<_> = view.backups.iter().map(|&replica| name(replica)).collect();
-    json!({ "group": name(view.group), "view": view.number, "primary": name(view.primary), "backups": backups }).to_string()
+    let (group, primary, check) = (name(view.group), name(view.primary), checksum(view));
+    json!({ "group": group, "view": view.number, "primary": primary, "backups": backups, "check": check })
+        .to_string()
+}
+
+/// Returns the CRC32 of a view, as text: of its group, number, primary and backups, 8 bytes each.
+fn checksum(view: &View) -> String {
+    let mut hasher = crc32fast::Hasher::new();
+    for word in [view.group, view.number].into_iter().chain(view.members()) {
+        hasher.update(&word.to_le_bytes());
+    }
+    format!("{:08x}", hasher.finalize())
 }
 
 fn name(replica: ReplicaId) -> String {
@@ -37,7 +50,12 @@ pub(crate) fn parse(text: &str) -> Result<View, String> {
     if backups.contains(&primary) {
         return Err("the primary is among the backups".to_owned());
     }
-    Ok(View { group, number, primary, backups })
+    let view = View { group, number, primary, backups };
+    match &value["check"] {
+        Value::Null => Ok(view),
+        check if *check == checksum(&view) => Ok(view),
+        _ => Err("its checksum is not that of its members".to_owned()),
+    }
 }
 
 fn replica(value: &Value) -> Option<ReplicaId> {
@@ -56,6 +74,31 @@ mod tests {
             view.number = u64::MAX;
             assert_eq!(parse(&of(&view)), Ok(view));
         }
+    }
+
+    /// Whatever bit a medium changes, the text is the same view or none.
+    #[test]
+    fn a_flipped_bit_makes_no_other_view() {
+        let mut view = View::bootstrap(0x9f36_fa4a_7f38_87e7, [0x9c0f_dc2a_40a4_98d1, 7]);
+        view.number = 3;
+        let text = of(&view);
+        for bit in 0..text.len() * 8 {
+            let mut bytes = text.clone().into_bytes();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let Ok(damaged) = String::from_utf8(bytes) else { continue };
+            assert!(parse(&damaged).is_err() || parse(&damaged) == Ok(view.clone()), "{damaged}");
+        }
+    }
+
+    #[test]
+    fn a_view_of_an_earlier_version_has_no_checksum() {
+        let view = View::bootstrap(1, [2]);
+        let text = of(&view);
+        let (before, _) = text.split_once("\"check\"").unwrap();
+        let (_, after) = text.split_once(&format!("\"check\":\"{}\"", checksum(&view))).unwrap();
+        let earlier = format!("{before}{}", after.trim_start_matches(','));
+        assert!(!earlier.contains("check"));
+        assert_eq!(parse(&earlier), Ok(view));
     }
 
     #[test]

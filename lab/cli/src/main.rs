@@ -6,6 +6,7 @@
 mod bench;
 mod compare;
 mod compared;
+mod damages;
 mod index_server;
 mod memnode;
 mod mutants;
@@ -52,6 +53,9 @@ enum Command {
     /// Kill and pause processes that work on one pool file, and check whether their results are
     /// linearizable; exit code 1 if not
     Stress(Box<stress::StressCommand>),
+    /// Damage pool files and logs at rest, and check that every answer is right or an error names
+    /// the damage; exit code 1 if not
+    Damages(Box<damages::DamagesCommand>),
     /// Serve memory to clients over TCP or RDMA, as one memory node of a pool, until SIGTERM; with
     /// an index's server if configured
     Memnode(Box<memnode::ServedMemNodeCommand>),
@@ -71,6 +75,9 @@ enum Command {
     #[cfg(feature = "peers")]
     #[command(name = bench::STORE_WORKER_COMMAND, hide = true)]
     BenchStoreWorker(bench::StoreWorkerCommand),
+    /// A process that fills or reads a pool of `damages`
+    #[command(name = damages::CLIENT_COMMAND, hide = true)]
+    DamagesClient(damages::ClientCommand),
     /// A worker of `stress`
     #[command(name = stress::WORKER_COMMAND, hide = true)]
     StressWorker(stress::WorkerCommand),
@@ -98,6 +105,7 @@ fn perform(command: Command) -> Result<Answer, Failure> {
         Command::Sim(command) => command.run(),
         Command::Mutants(command) => command.run(),
         Command::Stress(command) => command.run(),
+        Command::Damages(command) => command.run(),
         Command::Memnode(command) => command.run(),
         Command::Store(command) => command.run(),
         Command::Completions(command) => command.run(Arguments::command()),
@@ -106,6 +114,7 @@ fn perform(command: Command) -> Result<Answer, Failure> {
         Command::BenchVictim(command) => command.run(),
         #[cfg(feature = "peers")]
         Command::BenchStoreWorker(command) => command.run(),
+        Command::DamagesClient(command) => command.run(),
         Command::StressWorker(command) => command.run(),
     }
 }

@@ -52,7 +52,8 @@ pub(super) fn connect(
         if Instant::now() + ROUND >= deadline {
             let none = io::Error::new(
                 ErrorKind::TimedOut,
-                "no replica reports that it serves; if all of them have lost their memory, start them with new views, \
+                "no replica reports that it serves; their logs say what they wait for; if all of them have lost their memory \
+                 and their files, start them with new views, \
                  and create the pool again with `darter pool create`",
             );
             return Err(FabricError::io(Path::new(address), "find the replica that serves", none));

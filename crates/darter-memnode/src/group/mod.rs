@@ -82,6 +82,14 @@ pub(crate) struct Group {
     metrics: Arc<GroupMetrics>,
     /// The view and role last logged.
     told: Option<(u64, Role)>,
+    warned: Warned,
+}
+
+/// The warnings that were logged and still hold.
+#[derive(Debug, Default)]
+struct Warned {
+    of_views: bool,
+    of_members: bool,
 }
 
 impl Group {
@@ -123,6 +131,7 @@ impl Group {
             next_absence_look: now + ABSENCE_LOOK,
             metrics,
             told: None,
+            warned: Warned::default(),
         })
     }
 
@@ -391,13 +400,38 @@ impl Group {
                     None => self.begin(&reply.view),
                 },
                 // There is no view yet.
-                Ok(None) => {}
+                Ok(None) => self.warn_of_lost_views(),
                 Err(why) => {
                     self.metrics.store_errors.add(1);
                     warn!(%why, "a request to the store of views failed; the group goes on without it");
                 }
             }
         }
+    }
+
+    /// Warns once if the store has no view, although there is a log of a member.
+    fn warn_of_lost_views(&mut self) {
+        let has_log = self.disk.as_ref().is_some_and(|disk| !disk.is_new());
+        if has_log && !std::mem::replace(&mut self.warned.of_views, true) {
+            warn!(
+                "the store of views has no view of this group, although the log is that of a member; waits for it: \
+                 restore the store of views, or move the logs of all replicas away and restore a backup"
+            );
+        }
+    }
+
+    /// Warns once if too few members are left to serve.
+    fn warn_of_lost_members(&mut self) {
+        let lacks_members = self.replica.as_ref().is_some_and(Replica::lacks_members);
+        if lacks_members && !std::mem::replace(&mut self.warned.of_members, true) {
+            warn!(
+                members_min = self.options.times.members_min,
+                "too few members of the group's last view are there with their logs; waits for the others: start \
+                 them, or, if their logs are damaged or lost for good, restart this replica with --members-min 1 \
+                 until the others have copied its memory"
+            );
+        }
+        self.warned.of_members &= lacks_members;
     }
 
     /// Requests to create the group's first view, or to read it if it exists by now.
@@ -460,6 +494,7 @@ impl Group {
 
     /// Updates the metrics, and logs changes.
     fn tell(&mut self, now: Instant) {
+        self.warn_of_lost_members();
         let Some(replica) = &self.replica else { return };
         let (view, role) = (replica.view().map_or(0, |view| view.number), replica.role());
         self.metrics.note(view, role, replica);

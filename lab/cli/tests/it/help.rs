@@ -11,8 +11,8 @@ fn measurements_come_first_and_each_command_has_examples() {
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())
         .collect();
-    let own = ["bench", "compare", "paper", "sim", "mutants", "stress", "memnode"];
-    assert_eq!(names[..7], own);
+    let own = ["bench", "compare", "paper", "sim", "mutants", "stress", "damages", "memnode"];
+    assert_eq!(names[..8], own);
     for words in own {
         let help = said(&darter(&[words, "--help"]));
         let example = format!("  darter-lab {words}");

@@ -10,6 +10,7 @@ mod common;
 mod compare;
 #[path = "../../../../crates/darter-cli/tests/it/daemon.rs"]
 mod daemon;
+mod damages;
 mod deaths;
 mod dependencies;
 mod fabric;
