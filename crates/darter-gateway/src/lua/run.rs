@@ -84,7 +84,11 @@ pub(crate) async fn run(
         };
         // The client's task may have ended.
         let _ = asks.send(Ask::Ended(outcome, slot));
-        machine.ok().filter(|_| goes_on).map(keep);
+        if let Ok(machine) = machine
+            && goes_on
+        {
+            keep(machine);
+        }
         if SPARE.with_borrow(Option::is_none) {
             SPARE.set(Machine::new().ok());
         }
