@@ -43,7 +43,7 @@ pub enum StoreCommand {
     Up(up::UpCommand),
     /// Create, extend or describe a pool
     #[command(subcommand)]
-    Pool(pool::PoolCommand),
+    Pool(pool::commands::PoolCommand),
     /// Run a gateway, which serves a pool to Redis clients; stops on SIGTERM or Ctrl-C
     #[command(after_help = "\
 Examples:

@@ -14,8 +14,8 @@ use darter_fabric::{
     Endpoint, ExpectedNode, Fabric, FabricError, FenceOutcome, GlobalAddr, Identity, Suspect,
 };
 
+use super::lines::{self, look_up};
 use super::member::read_table;
-use super::nodes::{self, look_up};
 use super::roster::Roster;
 use super::superblock::{node_sizes, read_node};
 use crate::error::PoolError;
@@ -43,13 +43,13 @@ pub async fn erase_if_lost<F: Fabric>(
     };
     let mut lost = Vec::new();
     let roster = Roster::read(&mut endpoint).await?;
-    let removed = nodes::removed(&mut endpoint, roster).await?;
+    let removed = lines::removed(&mut endpoint, roster).await?;
     let has_left = |node: u8| removed.get(usize::from(node)) == Some(&true);
     for (node, &bytes) in (0..).zip(&sizes).skip(1).filter(|(node, _)| !has_left(*node)) {
         match read_node(&mut endpoint, node, bytes).await {
             Err(PoolError::NotAPool { .. } | PoolError::TooSmall { .. }) => {
                 // It may have left at this moment.
-                if !nodes::has_left(&mut endpoint, node).await? {
+                if !lines::has_left(&mut endpoint, node).await? {
                     lost.push(node);
                 }
             }

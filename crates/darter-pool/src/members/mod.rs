@@ -24,6 +24,7 @@ mod erasure;
 mod evict;
 #[cfg(test)]
 mod interleavings;
+mod lines;
 mod member;
 mod membership;
 mod nodes;

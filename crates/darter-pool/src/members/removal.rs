@@ -19,8 +19,8 @@
 
 use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr};
 
+use super::lines::{has_left, mark_removed};
 use super::membership::Members;
-use super::nodes::{has_left, mark_removed};
 use super::roster::{Roster, Stage};
 use crate::blocks::{BlockState, BlockWord, Blocks};
 use crate::error::PoolError;

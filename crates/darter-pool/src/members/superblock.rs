@@ -16,7 +16,7 @@
 
 use darter_fabric::{Batch, Endpoint, Fabric, GlobalAddr, SUPERBLOCK_MAGIC, random_word};
 
-use super::nodes;
+use super::lines;
 use super::roster::Roster;
 use crate::blocks::Layout;
 use crate::checksum::{checksum, spread};
@@ -213,7 +213,7 @@ pub(super) async fn read_or_disown<F: Fabric>(
     bytes: u64,
 ) -> Result<Found, PoolError> {
     let found = read_node(endpoint, node, bytes).await;
-    if found.is_err() && node > 0 && nodes::has_left(endpoint, node).await.unwrap_or(false) {
+    if found.is_err() && node > 0 && lines::has_left(endpoint, node).await.unwrap_or(false) {
         return Ok(Found::Left);
     }
     match found {
@@ -241,7 +241,7 @@ pub(crate) async fn read<F: Fabric>(
     if u32::from(count) < superblock.nodes {
         return Err(PoolError::Damaged { node: 0, what: "its count of nodes is invalid" });
     }
-    let removed = nodes::removed(endpoint, roster).await?;
+    let removed = lines::removed(endpoint, roster).await?;
     for (node, bytes) in (0..).zip(&mut *node_bytes).skip(1) {
         let found = match removed.get(usize::from(node)) {
             Some(true) => Found::Left,
@@ -250,7 +250,7 @@ pub(crate) async fn read<F: Fabric>(
         };
         match found {
             Found::Left => {
-                let expected = nodes::look_up(endpoint, node).await?;
+                let expected = lines::look_up(endpoint, node).await?;
                 fabric.remote_nodes().retire_node(node, &expected)?;
                 *bytes = expected.bytes;
             }
