@@ -102,6 +102,31 @@ impl Sim {
         self.world().set_side(self.process, side);
     }
 
+    /// Lets other tasks run, as a pause does, but for no time: clocks do not advance.
+    pub fn give_way(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.wait(false)
+    }
+
+    /// Waits until the task is scheduled again, and lets time pass or not.
+    fn wait(&self, takes_time: bool) -> impl Future<Output = ()> + Send + use<> {
+        let sim = self.clone();
+        let mut slept = false;
+        std::future::poll_fn(move |_| {
+            let mut world = sim.world();
+            if world.direct && !world.admits_direct() {
+                return Poll::Pending;
+            }
+            if world.direct || std::mem::replace(&mut slept, true) {
+                if takes_time {
+                    world.clocks.pause();
+                }
+                return Poll::Ready(());
+            }
+            world.slept = true;
+            Poll::Pending
+        })
+    }
+
     /// From now on the clocks advance by this number of milliseconds, instead of one, when a task
     /// has waited for them.
     pub fn set_pause_ms(&self, ms: u64) {
@@ -391,20 +416,7 @@ impl Endpoint for SimEndpoint {
     }
 
     fn pause(&mut self) -> impl Future<Output = ()> + Send {
-        let sim = self.sim.clone();
-        let mut slept = false;
-        std::future::poll_fn(move |_| {
-            let mut world = sim.world();
-            if world.direct && !world.admits_direct() {
-                return Poll::Pending;
-            }
-            if world.direct || std::mem::replace(&mut slept, true) {
-                world.clocks.pause();
-                return Poll::Ready(());
-            }
-            world.slept = true;
-            Poll::Pending
-        })
+        self.sim.wait(true)
     }
 
     fn procedures(&mut self) -> Option<&mut dyn RemoteProcedures> {
