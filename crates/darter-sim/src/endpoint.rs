@@ -102,31 +102,6 @@ impl Sim {
         self.world().set_side(self.process, side);
     }
 
-    /// Lets other tasks run, as a pause does, but for no time: clocks do not advance.
-    pub fn give_way(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.wait(false)
-    }
-
-    /// Waits until the task is scheduled again, and lets time pass or not.
-    fn wait(&self, takes_time: bool) -> impl Future<Output = ()> + Send + use<> {
-        let sim = self.clone();
-        let mut slept = false;
-        std::future::poll_fn(move |_| {
-            let mut world = sim.world();
-            if world.direct && !world.admits_direct() {
-                return Poll::Pending;
-            }
-            if world.direct || std::mem::replace(&mut slept, true) {
-                if takes_time {
-                    world.clocks.pause();
-                }
-                return Poll::Ready(());
-            }
-            world.slept = true;
-            Poll::Pending
-        })
-    }
-
     /// From now on the clocks advance by this number of milliseconds, instead of one, when a task
     /// has waited for them.
     pub fn set_pause_ms(&self, ms: u64) {
@@ -147,6 +122,13 @@ impl Sim {
     /// Returns whether this process was fenced.
     pub fn is_fenced(&self) -> bool {
         self.world().life(self.process) == Life::Fenced
+    }
+
+    /// Returns whether any process, though running, was fenced because its lease had lapsed, since the
+    /// last restore. Clocks advance with the pauses of all tasks, also while a task of another process
+    /// gets no turn.
+    pub fn has_lapsed(&self) -> bool {
+        self.world().has_lapsed
     }
 
     /// Cuts this process off from a node: verbs that were posted and not executed are lost, as are
@@ -416,7 +398,20 @@ impl Endpoint for SimEndpoint {
     }
 
     fn pause(&mut self) -> impl Future<Output = ()> + Send {
-        self.sim.wait(true)
+        let sim = self.sim.clone();
+        let mut slept = false;
+        std::future::poll_fn(move |_| {
+            let mut world = sim.world();
+            if world.direct && !world.admits_direct() {
+                return Poll::Pending;
+            }
+            if world.direct || std::mem::replace(&mut slept, true) {
+                world.clocks.pause();
+                return Poll::Ready(());
+            }
+            world.slept = true;
+            Poll::Pending
+        })
     }
 
     fn procedures(&mut self) -> Option<&mut dyn RemoteProcedures> {

@@ -145,6 +145,8 @@ pub(super) struct World {
     pub processes: Vec<Life>,
     /// The process that holds each member slot.
     identities: Vec<(u32, u32)>,
+    /// Some running process was fenced because its lease had lapsed.
+    pub has_lapsed: bool,
     /// Processes cut off from nodes.
     cuts: Vec<(u32, u8)>,
     /// Nodes that have left the pool, as far as processes know.
@@ -191,6 +193,7 @@ impl World {
             clocks: Clocks::default(),
             processes: Vec::new(),
             identities: Vec::new(),
+            has_lapsed: false,
             cuts: Vec::new(),
             retired: Vec::new(),
             by_processor: Vec::new(),
@@ -224,6 +227,7 @@ impl World {
         let calls = self.calls.take_all();
         self.processes.clear();
         self.identities.clear();
+        self.has_lapsed = false;
         self.cuts.clear();
         self.retired.clear();
         self.by_processor.clear();
@@ -575,6 +579,7 @@ impl World {
                 diversion.suspect(process);
                 return FenceOutcome::Unknown;
             }
+            self.has_lapsed |= self.life(process) == Life::Live;
             self.shut_out(process);
         }
         FenceOutcome::Fenced

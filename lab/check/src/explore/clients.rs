@@ -70,9 +70,8 @@ async fn visit<S: Subject>(
 
 /// Rounds of upkeep during which a process requests room.
 const ROUNDS_OF_A_REQUEST: usize = 8;
-/// Rounds of upkeep that a client with no operations left does while others sweep; more than a sweep
-/// needs. They take no time: only waiting sweeps let leases pass.
-const ROUNDS_BESIDE_SWEEPS: usize = 2000;
+/// Rounds of upkeep that a client with no operations left does while others sweep.
+const ROUNDS_BESIDE_SWEEPS: usize = 500;
 
 /// Sweeps that a client has still to do, which end when the client does. [`Recorder::sweeps`]
 /// counts them from the start.
@@ -230,7 +229,7 @@ pub(super) async fn client<S: Subject>(
         if recorder.borrow().sweeps == 0 || pool.maintain(&mut own).await.is_err() {
             return;
         }
-        pool.fabric().give_way().await;
+        own.pause().await;
     }
 }
 

@@ -210,14 +210,17 @@ pub(super) fn end<S: Subject>(
     (mut processes, mut servers): (Vec<Option<Process<S>>>, Servers),
 ) -> Result<(), Violation> {
     let options = S::options();
-    let faultless = plan.faults.iter().chain(&outcome.struck).all(|fault| matches!(fault, Fault::Hold(..)));
+    // A process that got no turn while others waited for longer than its lease is shut out rightly.
+    let has_lapsed = fixture.sim.has_lapsed();
+    let faultless = !has_lapsed
+        && plan.faults.iter().chain(&outcome.struck).all(|fault| matches!(fault, Fault::Hold(..)));
     outcome.counts = fixture.sim.counts();
     if let Some(violation) = take_record(recorder, faultless, outcome) {
         abandon(&processes);
         return Err(violation);
     }
     let is_exact = S::PROMISES.exact_memory;
-    if is_exact && outcome.is_clean() && !outcome.steps.is_multiple_of(CLOSED_ONE_IN) {
+    if is_exact && !has_lapsed && outcome.is_clean() && !outcome.steps.is_multiple_of(CLOSED_ONE_IN) {
         look_around::<S>(fixture, plan, &options, outcome, (&mut processes, &servers))?;
     } else {
         match settle_and_close(fixture, &mut processes)? {
