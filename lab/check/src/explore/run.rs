@@ -210,8 +210,10 @@ pub(super) fn end<S: Subject>(
     (mut processes, mut servers): (Vec<Option<Process<S>>>, Servers),
 ) -> Result<(), Violation> {
     let options = S::options();
-    // A process that got no turn while others waited for longer than its lease is shut out rightly.
-    let has_lapsed = fixture.sim.has_lapsed();
+    // Sweeps and the like wait for all members, and so long that the lease of a process may pass while it
+    // gets no turn. Other waits must end before.
+    let waits = plan.clients.iter().flatten().any(|op| op.waits_for_members());
+    let has_lapsed = waits && fixture.sim.has_lapsed();
     let faultless = !has_lapsed
         && plan.faults.iter().chain(&outcome.struck).all(|fault| matches!(fault, Fault::Hold(..)));
     outcome.counts = fixture.sim.counts();
