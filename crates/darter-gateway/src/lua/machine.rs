@@ -27,9 +27,8 @@ const PRELUDE: &str = "=prelude";
 
 /// Most bytes of a state that is kept for the next run. A new one has about 100 KiB.
 const KEPT_BYTES: usize = 512 << 10;
-/// A script with one of these names may leave something behind that its next run in the same state
-/// would find. All else that a script can reach is new in each run, or read-only, or an option of a
-/// library ([`Changed`]).
+/// The next run in the same state may find traces of a script that has one of these names. All else
+/// that a script can reach is new in each run, or read-only, or checked after the run.
 const TRACES: [&[u8]; 8] = [
     b"_G",
     b"collectgarbage",
@@ -97,6 +96,7 @@ pub(super) struct Machine {
     set_keys: Function,
     set_loading: Function,
     run: Function,
+    is_untouched: Function,
     /// The script that the state is for, if it can be kept.
     script: RefCell<Option<(Arc<Vec<u8>>, Function)>>,
     /// Lua 5.1 does not keep the names while it parses.
@@ -112,15 +112,16 @@ impl Machine {
         let entries: Table = prelude(&lua)?.call(rust)?;
         let entry = |name| entries.raw_get::<Function>(name);
         let (set_keys, set_loading, run) = (entry("set_keys")?, entry("set_loading")?, entry("run")?);
+        let is_untouched = entry("is_untouched")?;
         let names = [lua.create_string(SCRIPT)?, lua.create_string(FUNCTION)?];
         let own = Rc::clone(&context);
         let triggers = HookTriggers::new().every_nth_instruction(CHECK_INTERVAL);
         lua.set_global_hook(triggers, move |_, _| own.check().map(|()| VmState::Continue))?;
         let script = RefCell::default();
-        Ok(Self { lua, context, set_keys, set_loading, run, script, _names: names })
+        Ok(Self { lua, context, set_keys, set_loading, run, is_untouched, script, _names: names })
     }
 
-    /// Returns whether the state has the script of a task, and nothing else of its runs.
+    /// Returns whether this is the state of a task's script.
     pub(super) fn is_for(&self, task: &Task) -> bool {
         let Task::Call(invocation) = task else { return false };
         self.script.borrow().as_ref().is_some_and(|(code, _)| *code == invocation.code)
@@ -134,7 +135,8 @@ impl Machine {
         let goes_on = self.script.borrow().is_some()
             && matches!(outcome, Outcome::Replied(_))
             && self.lua.used_memory() <= KEPT_BYTES
-            && self.lua.app_data_ref::<Changed>().is_none();
+            && self.lua.app_data_ref::<Changed>().is_none()
+            && self.is_untouched.call(()).unwrap_or(false);
         (outcome, goes_on)
     }
 

@@ -207,4 +207,11 @@ return {
     local arguments = { n = select('#', ...), ... }
     return xpcall(function() return f(unpack(arguments, 1, arguments.n)) end, handler)
   end,
+  -- Lua's functions for lists, such as `table.insert`, change the tables that stand for read-only ones.
+  is_untouched = function()
+    for shown in pairs(hidden) do
+      if next(shown) ~= nil then return false end
+    end
+    return true
+  end,
 }

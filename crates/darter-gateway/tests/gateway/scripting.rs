@@ -169,6 +169,8 @@ fn a_run_of_a_script_finds_no_trace_of_the_last_one() {
             "0nilnil",
         ),
         ("math.randomseed(7) local drawn = math.random() return tostring(drawn)", "0.26644419658298"),
+        // A table that stands for a read-only one.
+        ("local was = type(redis[1]) pcall(table.insert, redis, 'x') return was", "nil"),
         // The methods of strings.
         (
             "local said = ('a'):upper() getmetatable('').__index.upper = function() return 'no' end return said",
