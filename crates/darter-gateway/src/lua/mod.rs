@@ -9,9 +9,10 @@
 //! A script is stopped when it takes too long, when it needs too much memory, when it is killed, or
 //! when its client's task has ended. Its changes are then discarded.
 //!
-//! `cache.rs` keeps the scripts for `EVALSHA`, `library.rs` and the files that use it are the
+//! `api.rs` has the functions of `redis`, `cache.rs` keeps the scripts for `EVALSHA`, `library.rs` and the files that use it are the
 //! libraries of scripts, `replies.rs` converts replies, and `prelude.lua` is the sandbox.
 
+mod api;
 mod bits;
 mod cache;
 mod json;
@@ -26,8 +27,9 @@ mod run;
 mod task;
 mod words;
 
+pub(super) use api::wrong_name;
 pub(super) use cache::{Flags, Script, digest};
-pub(super) use machine::{COMPILE_ERROR, wrong_name};
+pub(super) use machine::COMPILE_ERROR;
 pub(super) use run::run;
 pub(super) use task::{Invocation, Loaded, Outcome, Purpose, Task};
 pub(super) use words::Words;
