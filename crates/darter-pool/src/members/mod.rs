@@ -37,10 +37,10 @@ mod superblock;
 pub use adoption::{Adoption, SweepReport};
 pub(crate) use bootstrap::Bootstrap;
 pub use erasure::erase_if_lost;
-pub use member::members_in_use;
 #[cfg(test)]
-pub(crate) use member::{MemberLine, heartbeat_addr};
-pub(crate) use member::{MemberTable, is_live, read_table};
+pub(crate) use member::heartbeat_addr;
+pub use member::members_in_use;
+pub(crate) use member::{MemberLine, MemberTable, is_live};
 pub(crate) use membership::{Members, News};
 pub(crate) use nodes::{Absent, expect_absent, learn, uses_of, write_directory};
 pub(crate) use register::register;

@@ -5,7 +5,7 @@ use darter_fabric::{Endpoint, Fabric, GlobalAddr};
 use super::upkeep::Reclamation;
 use crate::blocks::Blocks;
 use crate::error::PoolError;
-use crate::members::{MemberTable, Members, read_table};
+use crate::members::{MemberLine, MemberTable, Members};
 use crate::region::EPOCH_AT;
 use crate::round_trip::read_words;
 
@@ -118,17 +118,8 @@ impl Reclamation {
         members: &Members,
         patience_ms: u64,
     ) -> Result<Vec<u32>, PoolError> {
-        let ends = endpoint.now_ms().saturating_add(patience_ms);
-        loop {
-            self.round(endpoint, blocks, members).await?;
-            let table = members.read(endpoint, blocks, self.epoch()).await?;
-            let behind = table.live().filter(|(_, line)| !table.roster.is_followed_by(line.followed));
-            let behind: Vec<u32> = behind.map(|(slot, _)| slot).collect();
-            if behind.is_empty() || endpoint.now_ms() >= ends {
-                return Ok(behind);
-            }
-            endpoint.pause().await;
-        }
+        let is_behind = |table: &MemberTable, line: &MemberLine| !table.roster.is_followed_by(line.followed);
+        self.await_members(endpoint, blocks, members, patience_ms, is_behind).await
     }
 
     /// Runs rounds until all members can reach all nodes, or for `patience_ms`. Returns the slots
@@ -140,17 +131,31 @@ impl Reclamation {
         members: &Members,
         patience_ms: u64,
     ) -> Result<Vec<u32>, PoolError> {
+        let is_behind = |table: &MemberTable, line: &MemberLine| line.nodes < u64::from(table.nodes);
+        let behind = self.await_members(endpoint, blocks, members, patience_ms, is_behind).await?;
+        if behind.is_empty() {
+            self.round(endpoint, blocks, members).await?;
+        }
+        Ok(behind)
+    }
+
+    /// Runs rounds until no live member is behind, or for `patience_ms`. Returns the slots of the
+    /// members that are.
+    async fn await_members<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        members: &Members,
+        patience_ms: u64,
+        is_behind: impl Fn(&MemberTable, &MemberLine) -> bool,
+    ) -> Result<Vec<u32>, PoolError> {
         let ends = endpoint.now_ms().saturating_add(patience_ms);
         loop {
             self.round(endpoint, blocks, members).await?;
-            let table = read_table(endpoint, members.lines()).await?;
-            let behind = table.live().filter(|(_, line)| line.nodes < u64::from(table.nodes));
+            let table = members.read(endpoint, blocks, self.epoch()).await?;
+            let behind = table.live().filter(|(_, line)| is_behind(&table, line));
             let behind: Vec<u32> = behind.map(|(slot, _)| slot).collect();
-            if behind.is_empty() {
-                self.round(endpoint, blocks, members).await?;
-                return Ok(behind);
-            }
-            if endpoint.now_ms() >= ends {
+            if behind.is_empty() || endpoint.now_ms() >= ends {
                 return Ok(behind);
             }
             endpoint.pause().await;
