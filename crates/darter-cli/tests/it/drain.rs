@@ -1,39 +1,18 @@
 //! A memory node is taken out of a pool, while processes work, and after interruptions.
 
 use crate::common::{darter, said};
+use crate::daemon::Daemon;
 use darter::Store;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A `darter memnode` process; killed when dropped.
-struct Node {
-    child: Child,
-    address: String,
+fn node() -> Daemon {
+    Daemon::start(&["memnode", "--listen", "127.0.0.1:0", "--size", "16M"])
 }
 
-impl Node {
-    fn start() -> Self {
-        let mut command = Command::new(crate::PROGRAM);
-        command.args(["memnode", "--listen", "127.0.0.1:0", "--size", "16M"]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("tcp://").unwrap().to_owned();
-        Self { child, address }
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn start(count: usize) -> (Vec<Node>, String) {
-    let nodes: Vec<Node> = (0..count).map(|_| Node::start()).collect();
+fn start(count: usize) -> (Vec<Daemon>, String) {
+    let nodes: Vec<Daemon> = (0..count).map(|_| node()).collect();
     let addresses: Vec<&str> = nodes.iter().map(|node| &node.address[..]).collect();
     let url = format!("tcp://{}", addresses.join(","));
     (nodes, url)

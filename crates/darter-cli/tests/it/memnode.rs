@@ -1,40 +1,19 @@
 //! Memory nodes as processes: a pool on three of them, its commands, and refusals.
 
 use crate::common::{darter, said};
+use crate::daemon::Daemon;
 use darter::engine::Engine;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
-/// A `darter memnode` process; killed when dropped.
-struct Node {
-    child: Child,
-    address: String,
-}
-
-impl Node {
-    fn start(options: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
-        command.args(["memnode", "--listen", "127.0.0.1:0", "--size", "64M"]).args(options);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("tcp://").unwrap().to_owned();
-        Self { child, address }
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn memnode(options: &[&str]) -> Daemon {
+    Daemon::start(&[&["memnode", "--listen", "127.0.0.1:0", "--size", "64M"], options].concat())
 }
 
 #[test]
 fn a_pool_over_three_memory_nodes() {
-    let nodes: Vec<Node> = (0..3).map(|_| Node::start(&[])).collect();
+    let nodes: Vec<Daemon> = (0..3).map(|_| memnode(&[])).collect();
     let addresses: Vec<&str> = nodes.iter().map(|node| &node.address[..]).collect();
     let url = format!("tcp://{}", addresses.join(","));
     let missing = darter(&["put", "--pool", &url, "k", "v"]);
@@ -78,7 +57,7 @@ fn a_silent_memory_node_is_given_up_and_found_again() {
     use darter::TcpOptions;
     use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, Tcp, block_on};
     use rustix::process::{Pid, Signal, kill_process};
-    let nodes: Vec<Node> = (0..2).map(|_| Node::start(&[])).collect();
+    let nodes: Vec<Daemon> = (0..2).map(|_| memnode(&[])).collect();
     let addresses: Vec<String> = nodes.iter().map(|node| node.address.clone()).collect();
     let options = TcpOptions { patience: std::time::Duration::from_millis(100), ..TcpOptions::default() };
     let fabric = Tcp::connect(&addresses, options).unwrap();
@@ -116,7 +95,7 @@ fn a_silent_memory_node_is_given_up_and_found_again() {
 
 #[test]
 fn a_pool_grows_while_it_is_used() {
-    let nodes: Vec<Node> = (0..2).map(|_| Node::start(&[])).collect();
+    let nodes: Vec<Daemon> = (0..2).map(|_| memnode(&[])).collect();
     let url = format!("tcp://{}", nodes[0].address);
     assert!(darter(&["pool", "create", "--pool", &url]).status.success());
     // A client that is given only the first node, and one with the nodes that the pool had at
@@ -159,7 +138,7 @@ fn memory_nodes_require_the_token() {
     let token = directory.path().join("token");
     std::fs::write(&token, "open sesame\n").unwrap();
     let token = token.to_str().unwrap();
-    let node = Node::start(&["--token-file", token]);
+    let node = memnode(&["--token-file", token]);
     let url = format!("tcp://{}", node.address);
     let refused = darter(&["pool", "create", "--pool", &url]);
     assert!(!refused.status.success() && said(&refused).contains("credentials"), "{}", said(&refused));
@@ -191,7 +170,7 @@ fn tenants_of_a_node_have_their_own_tokens() {
     }
     let limits =
         file("limits.toml", "[[tenant]]\nname = 'slow'\ntokens = ['tortoise']\nverbs_per_second = 20_000\n");
-    let node = Node::start(&["--token-file", &token, "--limits", &limits]);
+    let node = memnode(&["--token-file", &token, "--limits", &limits]);
     let url = format!("tcp://{}", node.address);
     assert!(darter(&["pool", "create", "--pool", &url, "--token-file", &token]).status.success());
     let put = darter(&["put", "--pool", &url, "--token-file", &other, "k", "v"]);
@@ -224,7 +203,7 @@ fn tls_and_token_together() {
     let (ca, token, node_pem, node_key) =
         (file("ca.pem"), file("token"), file("127.0.0.1.pem"), file("127.0.0.1.key"));
     let asked = ["--tls-client-ca", &ca, "--token-file", &token];
-    let node = Node::start(&[&["--tls-cert", &node_pem, "--tls-key", &node_key][..], &asked].concat());
+    let node = memnode(&[&["--tls-cert", &node_pem, "--tls-key", &node_key][..], &asked].concat());
     let url = format!("tcp://{}", node.address);
     let with = |options: &[(&str, &str)], arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_darter"));
@@ -336,7 +315,7 @@ fn assert_same_but_for_renewals(these: &[Counted], those: &[Counted]) {
 #[test]
 fn counts_over_tcp_are_those_of_a_local_pool() {
     let all = ["--workload", "load,a,b,c,d,e,f"];
-    let node = Node::start(&[]);
+    let node = memnode(&[]);
     let url = format!("tcp://{}", node.address);
     let over_tcp = bench_counts(&[&all[..], &["--pool", &url, "--create"]].concat());
     let local = bench_counts(&[&all[..], &["--pool", "mem:64M"]].concat());
@@ -344,14 +323,14 @@ fn counts_over_tcp_are_those_of_a_local_pool() {
     assert_same_but_for_renewals(&over_tcp, &local);
     // A log costs time, but no verbs.
     let log = tempfile::tempdir().unwrap();
-    let node = Node::start(&["--durability", "log", "--log", log.path().to_str().unwrap()]);
+    let node = memnode(&["--durability", "log", "--log", log.path().to_str().unwrap()]);
     let durable = format!("tcp://{}?durability=log", node.address);
     let durable = bench_counts(&[&all[..], &["--pool", &durable, "--create"]].concat());
     assert_same_but_for_renewals(&durable, &local);
     // With more operations in flight, tasks may fetch data that others are fetching at the same
     // time; otherwise searches cost the same.
     let searches = ["--workload", "c", "--cache", "0", "--in-flight", "1,8,64"];
-    let node = Node::start(&[]);
+    let node = memnode(&[]);
     let url = format!("tcp://{}", node.address);
     let over_tcp = bench_counts(&[&searches[..], &["--pool", &url, "--create"]].concat());
     let local = bench_counts(&[&searches[..], &["--pool", "mem:64M"]].concat());
@@ -370,7 +349,7 @@ fn several_processes_drive_one_pool() {
     let directory = tempfile::tempdir().unwrap();
     let token = directory.path().join("token");
     std::fs::write(&token, "open sesame").unwrap();
-    let node = Node::start(&["--token-file", token.to_str().unwrap()]);
+    let node = memnode(&["--token-file", token.to_str().unwrap()]);
     let tcp = format!("tcp://{}", node.address);
     let file = format!("file:{}?size=64M", directory.path().join("pool").display());
     for pool in [&tcp, &file] {

@@ -38,11 +38,11 @@ impl Caller {
     }
 }
 
-/// Pauses before the next attempt after a node has closed the connection during the greeting: at
-/// first the shorter one, then twice as long each time, up to the longer one (1 s in total). A node
-/// that has as many connections as its limit of open files allows closes those that have not
-/// completed the greeting, in the order of their arrival.
+/// The first pause after a node has closed the connection during the greeting. Each further one is
+/// twice as long. At its limit of open files, a node closes connections that have not completed the
+/// greeting, in the order of their arrival.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
+/// The last pause: 1 s in total.
 const PAUSE_MAX: Duration = Duration::from_millis(512);
 
 /// Connects to the node at one address, in the newest version of the protocol that both speak. Tries
@@ -100,7 +100,7 @@ fn is_closed(error: &FabricError) -> bool {
     matches!(failure.source.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }
 
-/// Connects once, and asks for version `asked` of the protocol.
+/// Connects once, and requests version `asked` of the protocol.
 fn greet_once(
     (spoken, asked): (Versions, u32),
     (patience, deadline): (Duration, Instant),
@@ -276,6 +276,8 @@ mod tests {
     use bytemuck::Zeroable;
     use std::io::{Read, Write};
     use std::net::TcpListener;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// A version that this program does not have.
     const FUTURE: u32 = wire::VERSION + 3;
@@ -370,13 +372,18 @@ mod tests {
     fn a_server_that_closes_each_connection_is_an_error() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let closes = std::thread::spawn(move || {
-            // Once, and ten times again.
-            (0..11).for_each(|_| drop(listener.accept().unwrap()));
+        let count = Arc::new(AtomicUsize::new(0));
+        let accepted = Arc::clone(&count);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                accepted.fetch_add(1, Ordering::SeqCst);
+                drop(stream);
+            }
         });
         let met = greet(Duration::from_secs(600), &address, 0, Caller::of(7), &TcpOptions::default());
         let error = met.map(|_| ()).unwrap_err();
         assert!(is_closed(&error) && error.to_string().contains(&address), "{error}");
-        closes.join().unwrap();
+        // Once, and ten times again.
+        assert_eq!(count.load(Ordering::SeqCst), 11);
     }
 }
