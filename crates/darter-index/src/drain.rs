@@ -215,8 +215,8 @@ impl<I> Drain<'_, I> {
         }
     }
 
-    /// Waits until no member uses the node that has left. Returns the slots of those that may, if
-    /// `watch` has ended that.
+    /// Waits until no member uses the node that has left. Returns the slots of the members that may
+    /// still use it, if `watch` has ended that.
     async fn await_departure<F: Fabric>(&mut self, client: &mut Client<F>) -> Result<Vec<u32>> {
         let pool = client.pool().clone();
         loop {

@@ -17,14 +17,14 @@ use std::ops::ControlFlow;
 /// One run in this many has a drain, of the scenarios on several nodes whose index can move its
 /// objects.
 const RUNS_ONE_IN: u64 = 6;
-/// Steps of an index of any scenario.
+/// Most steps of a drain: enough to move everything in any scenario.
 const STEPS_MAX: u32 = 40;
 
 /// Adds a drain, or two, to some of the runs on several memory nodes, whose clients then are threads
 /// of one process. All other plans stay as they are.
 pub(super) fn mix_in(plan: &mut Plan, dice: &mut Dice) {
     let loads = plan.clients.iter().flatten().any(|op| matches!(op, Op::Load(_)));
-    // The indexes with transactions are those that can move their objects.
+    // The indexes with transactions can move their objects.
     if !plan.scenario.transacts || loads || plan.nodes < 2 || !dice.one_in(RUNS_ONE_IN) {
         return;
     }

@@ -210,8 +210,8 @@ pub(super) fn end<S: Subject>(
     (mut processes, mut servers): (Vec<Option<Process<S>>>, Servers),
 ) -> Result<(), Violation> {
     let options = S::options();
-    // Sweeps and the like wait for all members, and so long that the lease of a process may pass while it
-    // gets no turn. Other waits must end before.
+    // While a sweep, a snapshot or a drain waits for all members, the lease of a process that gets no
+    // turn may pass. Other waits must end before.
     let waits = plan.clients.iter().flatten().any(|op| op.waits_for_members());
     let has_lapsed = waits && fixture.sim.has_lapsed();
     let faultless = !has_lapsed

@@ -88,7 +88,7 @@ fn written() -> Allowed {
 /// The findings of a reader.
 #[derive(Default)]
 struct Findings {
-    /// Answers that are wrong.
+    /// Wrong results.
     wrong: Vec<String>,
     /// Errors.
     named: Vec<String>,

@@ -241,8 +241,8 @@ fn judge_node(node: &mut Node, sound: &[Sound]) -> io::Result<(Outcome, String)>
 }
 
 /// Judges a group of which one file is damaged. With all replicas in its last view it must serve,
-/// since two of them have everything. With two, the group may wait for the one that has lost its
-/// log, and must say so, and what to do.
+/// since two of them have everything. With two, the group may wait for the replica whose log is
+/// damaged, and must say so, and what to do.
 fn judge_group(
     nodes: &[Node],
     addresses: &[String],

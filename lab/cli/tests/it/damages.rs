@@ -2,7 +2,7 @@
 
 use crate::common::{darter, said};
 
-/// Returns the numbers of rounds with right answers, named damages and wrong answers in the lines of
+/// Returns the numbers of rounds that were right, named the damage, and were wrong, in the lines of
 /// a table that begin with a word.
 fn counts(table: &str, begins: &str) -> [u64; 3] {
     let mut sums = [0; 3];
