@@ -90,8 +90,9 @@ pub fn run_store_worker(args: &StoreWorkerArgs, out: &mut dyn Write) -> Result<(
         // However the input ends, the parent wants the result.
         let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
         let (completed, elapsed) = (COMPLETED.load(Ordering::Relaxed), begin.elapsed());
-        IS_OVER.store(true, Ordering::Relaxed);
         println!("{completed} {}", elapsed.as_nanos());
+        // The process ends with the operation in progress, so the result is printed first.
+        IS_OVER.store(true, Ordering::Relaxed);
         std::thread::sleep(LAST_OPERATION);
         std::process::exit(0);
     });
