@@ -12,8 +12,6 @@
 //! so a seed gives the same runs for any number of threads.
 
 use super::outcome::Outcome;
-use super::plan::Plan;
-use super::schedule::Schedule;
 use crate::dice::Dice;
 use darter_index::checker::Situation;
 use std::collections::HashSet;
@@ -29,18 +27,17 @@ type Feature = (Option<Situation>, Situation);
 
 /// A run in which something new occurred.
 #[derive(Clone, Debug)]
-pub(super) struct Interest {
-    pub(super) plan: Plan,
-    pub(super) schedule: Schedule,
+pub(super) struct Interest<R> {
+    pub(super) run: R,
     /// Decisions after which all its new situations had occurred.
     pub(super) cut: usize,
 }
 
-/// Interesting runs, and the features of all runs.
-#[derive(Debug, Default)]
-pub(super) struct Corpus {
+/// Interesting runs, and the features of all runs. `R` is what a run is repeated from.
+#[derive(Debug)]
+pub(super) struct Corpus<R> {
     met: HashSet<Feature>,
-    kept: Vec<Interest>,
+    kept: Vec<Interest<R>>,
     next: usize,
 }
 
@@ -64,14 +61,20 @@ impl Trail {
     }
 }
 
-impl Corpus {
+impl<R> Default for Corpus<R> {
+    fn default() -> Self {
+        Self { met: HashSet::new(), kept: Vec::new(), next: 0 }
+    }
+}
+
+impl<R> Corpus<R> {
     /// Whether a run has a feature that no earlier round had.
     pub(super) fn is_new(&self, trail: &Trail) -> bool {
         trail.features().any(|(feature, _)| !self.met.contains(&feature))
     }
 
     /// Keeps a run if it still has a new feature.
-    pub(super) fn add(&mut self, trail: &Trail, plan: Plan, schedule: Schedule) {
+    pub(super) fn add(&mut self, trail: &Trail, run: R) {
         let mut cut = None;
         for (feature, decisions) in trail.features() {
             if self.met.insert(feature) {
@@ -79,7 +82,7 @@ impl Corpus {
             }
         }
         let Some(cut) = cut.filter(|&cut| cut > 0) else { return };
-        let interest = Interest { plan, schedule, cut };
+        let interest = Interest { run, cut };
         if self.kept.len() < KEPT_MAX {
             self.kept.push(interest);
         } else {
@@ -89,7 +92,7 @@ impl Corpus {
     }
 
     /// Draws a run to continue from.
-    pub(super) fn draw(&self, dice: &mut Dice) -> Option<&Interest> {
+    pub(super) fn draw(&self, dice: &mut Dice) -> Option<&Interest<R>> {
         let count = self.kept.len() as u64;
         if count == 0 {
             return None;
@@ -109,9 +112,8 @@ impl Corpus {
 mod tests {
     use super::*;
 
-    fn run(met: &[&'static str]) -> (Trail, Plan, Schedule) {
-        let trail = met.iter().enumerate().map(|(at, &name)| (Situation::Met(name), at + 1)).collect();
-        (Trail(trail), "dart/plain/p0;p0".parse().unwrap(), Schedule::default())
+    fn trail(met: &[&'static str]) -> Trail {
+        Trail(met.iter().enumerate().map(|(at, &name)| (Situation::Met(name), at + 1)).collect())
     }
 
     #[test]
@@ -126,9 +128,9 @@ mod tests {
             (&["c", "a", "b"], true),
             (&["c", "b", "a"], false),
         ] {
-            let (trail, plan, schedule) = run(met);
+            let trail = trail(met);
             assert_eq!(corpus.is_new(&trail), is_new, "{met:?}");
-            corpus.add(&trail, plan, schedule);
+            corpus.add(&trail, ());
         }
         assert_eq!((corpus.kept.len(), corpus.pairs()), (3, 4));
         // The last new feature of the third was b after c, at its end.

@@ -307,34 +307,3 @@ pub fn common() -> Vec<Scenario> {
         next_prefix(),
     ]
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::explore::subjects;
-
-    #[test]
-    fn hot_keys_are_not_filler_and_names_are_distinct() {
-        for subject in subjects() {
-            for scenario in subject.scenarios().iter().chain(&super::common()) {
-                let name = &scenario.name;
-                assert!(!name.contains('/') && scenario.present.len() <= scenario.hot.len());
-                for key in &scenario.hot {
-                    assert!(!scenario.filler.contains(key), "{name}: {key:?}");
-                }
-            }
-            for scenario in subject.scenarios() {
-                assert_eq!(subject.scenario(&scenario.name), Ok(scenario));
-            }
-        }
-    }
-
-    #[test]
-    fn values_read_back_as_written() {
-        for scenario in super::common() {
-            for number in 0..9 {
-                assert_eq!(scenario.number(&scenario.value(number)), number);
-            }
-            assert_eq!(scenario.number(&[0; 7]), u64::MAX);
-        }
-    }
-}

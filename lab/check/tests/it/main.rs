@@ -1,5 +1,5 @@
-//! Integration tests in one binary: the linearizability checker, the explorer, the stress's logs
-//! and the list of planted errors.
+//! Integration tests in one binary: the linearizability checker, the explorer and its plans, the
+//! stress's logs and the list of planted errors.
 
 #![allow(clippy::unwrap_used)] // a test may panic
 
@@ -10,4 +10,5 @@ mod groups;
 mod histories;
 mod judges;
 mod mutants;
+mod plans;
 mod stress_logs;
