@@ -41,6 +41,9 @@ const CHURNED_ROUNDS: (u64, u64) = (16, 64);
 const SWEEPS_ONE_IN: u64 = 4;
 /// Milliseconds within which a process of a run on groups dies or is shut out, if one does.
 const BLOWS_MS: u64 = 8000;
+/// A run of a round in which something new occurred: its number, its trail, and what repeats it.
+type Found = (u64, Trail, (Plan, Schedule));
+
 /// Runs of a round, all of which see the same corpus.
 const ROUND: u64 = 1024;
 /// One run in this many begins as an interesting run did.
@@ -517,7 +520,7 @@ impl Settings {
         &self,
         (next, stop_at, ends): (&AtomicU64, &AtomicU64, u64),
         corpus: &Corpus<(Plan, Schedule)>,
-        found: &Mutex<Vec<(u64, Trail, (Plan, Schedule))>>,
+        found: &Mutex<Vec<Found>>,
         fixtures: &mut Fixtures,
         summary: &mut Summary,
         progress: &(dyn Fn(u64) + Sync),
