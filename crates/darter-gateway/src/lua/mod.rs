@@ -9,8 +9,9 @@
 //! A script is stopped when it takes too long, when it needs too much memory, when it is killed, or
 //! when its client's task has ended. Its changes are then discarded.
 //!
-//! `api.rs` has the functions of `redis`, `cache.rs` keeps the scripts for `EVALSHA`, `library.rs` and the files that use it are the
-//! libraries of scripts, `replies.rs` converts replies, and `prelude.lua` is the sandbox.
+//! `api.rs` has the functions of `redis`, `cache.rs` keeps the scripts for `EVALSHA`, `library.rs`
+//! and the files that use it are the libraries of scripts, `replies.rs` converts replies, and
+//! `prelude.lua` is the sandbox.
 
 mod api;
 mod bits;

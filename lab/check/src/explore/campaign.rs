@@ -41,13 +41,13 @@ const CHURNED_ROUNDS: (u64, u64) = (16, 64);
 const SWEEPS_ONE_IN: u64 = 4;
 /// Milliseconds within which a process of a run on groups dies or is shut out, if one does.
 const BLOWS_MS: u64 = 8000;
-/// A run of a round in which something new occurred: its number, its trail, and what repeats it.
-type Found = (u64, Trail, (Plan, Schedule));
-
 /// Runs of a round, all of which see the same corpus.
 const ROUND: u64 = 1024;
 /// One run in this many begins as an interesting run did.
 const GOES_ON_ONE_IN: u64 = 3;
+
+/// A run in which something new occurred: its number, its trail, and its plan and schedule.
+type Found = (u64, Trail, (Plan, Schedule));
 
 /// How schedules are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
