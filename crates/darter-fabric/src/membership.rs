@@ -15,7 +15,8 @@ pub trait Membership {
     /// alive.
     ///
     /// # Errors
-    /// Fails if a memory node cannot be reached; then the outcome is unknown.
+    /// Fails if a memory node cannot be reached; then the outcome is unknown. If the error names another
+    /// node than 0, node 0 has fenced the client.
     fn fence(&self, suspect: Suspect) -> Result<FenceOutcome, FabricError>;
 }
 

@@ -35,6 +35,11 @@ pub enum PoolError {
         /// Bytes that can be allocated on the other nodes.
         room: u64,
     },
+    /// A memory node cannot be given up while other processes have the pool open.
+    #[error(
+        "other processes have the pool open: {}; end them, and try again", listed(.0)
+    )]
+    OthersAtWork(Vec<(u32, u64)>),
     /// The object is larger than any block of this pool can hold.
     #[error("object of {bytes} bytes: this pool holds at most {max}; create the pool with larger blocks")]
     TooLarge {
@@ -179,4 +184,10 @@ pub enum PoolError {
     /// The fabric reported an error.
     #[error(transparent)]
     Fabric(#[from] FabricError),
+}
+
+/// Names members by their slots and process ids.
+fn listed(members: &[(u32, u64)]) -> String {
+    let named = members.iter().map(|(slot, pid)| format!("member {slot} (process {pid})"));
+    named.collect::<Vec<_>>().join(", ")
 }

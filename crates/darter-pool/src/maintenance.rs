@@ -1,6 +1,6 @@
 //! Operations that keep a pool in order and need a client: upkeep, growth, sweeps, reports.
 
-use darter_fabric::Fabric;
+use darter_fabric::{Fabric, FabricError};
 
 use crate::blocks::{AuditReport, ReachableSet};
 use crate::client::Client;
@@ -202,6 +202,56 @@ impl<F: Fabric> Pool<F> {
         };
         members.finish_removal(endpoint, blocks, roster).await?;
         Ok(true)
+    }
+
+    /// Declares that memory nodes that do not respond are lost for good: they have left the pool, and
+    /// are never used again. The index may still refer to them; the caller cuts these references off.
+    /// Does nothing with nodes that have left already. Then ends all members that are gone.
+    ///
+    /// # Errors
+    /// [`PoolError::Options`] if a node responds or cannot leave, or another one is leaving or absent;
+    /// [`PoolError::OthersAtWork`]: nothing has changed then. Fabric errors: this can be called again.
+    pub async fn give_up_nodes(&self, client: &mut Client<F>, nodes: &[u8]) -> Result<(), PoolError> {
+        let (process, endpoint) = client.parts();
+        let Process { blocks, members, reclamation, .. } = process;
+        for &node in nodes {
+            members.may_give_up(endpoint, blocks, node).await?;
+        }
+        let is_away = |node: &u8| !nodes.contains(node) && !blocks.layout().is_removed(*node);
+        if let Some(node) = self.absent_nodes().into_iter().find(is_away) {
+            return Err(FabricError::Unreachable { node }.into());
+        }
+        let at_work = reclamation.await_leave(endpoint, blocks, members).await?;
+        if !at_work.is_empty() {
+            return Err(PoolError::OthersAtWork(at_work));
+        }
+        for &node in nodes {
+            members.give_up(endpoint, blocks, node).await?;
+        }
+        if !reclamation.follow_departure(endpoint, blocks, members, nodes).await? {
+            return Err(PoolError::Options("upkeep of this process makes no progress; try again"));
+        }
+        reclamation.evict_gone(endpoint, blocks, members).await
+    }
+
+    /// Waits until no other member is at work, and the operations of this process that had begun before are
+    /// over. Members that join later use nothing that was removed from the pool before this call. The client
+    /// must not be pinned.
+    ///
+    /// # Errors
+    /// [`PoolError::OthersAtWork`]; [`PoolError::Options`] if an operation of this process does not end
+    /// within a lease. Those of [`Pool::maintain`].
+    pub async fn await_solitude(&self, client: &mut Client<F>) -> Result<(), PoolError> {
+        let (process, endpoint) = client.parts();
+        let Process { blocks, members, reclamation, .. } = process;
+        let at_work = reclamation.await_leave(endpoint, blocks, members).await?;
+        if !at_work.is_empty() {
+            return Err(PoolError::OthersAtWork(at_work));
+        }
+        if reclamation.wait_until_flushed(endpoint, blocks, members).await?.is_empty() {
+            return Ok(());
+        }
+        Err(PoolError::Options("operations of this process are under way; end them, and try again"))
     }
 
     /// Ends all members that are gone, however short their silence. If the provider cannot tell

@@ -107,6 +107,19 @@ impl<F: Fabric> Pool<F> {
         self.process.blocks.layout().accepts(node)
     }
 
+    /// Returns the nodes that cannot be reached, as far as this process knows, or have left the pool.
+    pub fn absent_nodes(&self) -> Vec<u8> {
+        let (layout, remote) = (self.process.blocks.layout(), self.fabric().remote_nodes());
+        let is_absent = |node: &u8| remote.is_absent(*node) || layout.is_removed(*node);
+        (0..layout.node_count()).filter(is_absent).collect()
+    }
+
+    /// Returns the nodes that have left the pool.
+    pub fn removed_nodes(&self) -> Vec<u8> {
+        let layout = self.process.blocks.layout();
+        (0..layout.node_count()).filter(|&node| layout.is_removed(node)).collect()
+    }
+
     /// Returns the nodes of which an index must not use what it remembers.
     pub fn forgotten_nodes(&self) -> ForgottenNodes {
         self.process.blocks.layout().forgotten_nodes()

@@ -142,6 +142,12 @@ impl Sim {
         self.world().heal(self.process, node);
     }
 
+    /// From now on no process reaches a node: its memory is gone for good. Verbs that were posted to
+    /// it must have completed.
+    pub fn lose_node(&self, node: u8) {
+        self.world().lost.push(node);
+    }
+
     /// Counts allocation requests of this process from now on, and refuses the request with this
     /// number.
     pub fn refuse_allocation(&self, number: Option<u64>) {
@@ -217,6 +223,19 @@ impl RemoteNodes for Sim {
         Some(format!("sim:{node}"))
     }
 
+    fn node_id(&self, node: u8) -> Option<u64> {
+        Some(u64::from(node) + 1)
+    }
+
+    fn is_absent(&self, node: u8) -> bool {
+        self.world().lost.contains(&node)
+    }
+
+    /// Only a lost node can be absent when a process opens the pool.
+    fn expect_node(&self, node: u8, _expected: &ExpectedNode) -> Result<(), FabricError> {
+        if self.is_absent(node) { Ok(()) } else { Err(FabricError::Unreachable { node }) }
+    }
+
     fn add_node(&self, node: u8, address: &str) -> Result<(), FabricError> {
         let mut world = self.world();
         world.admit(self.process)?;
@@ -290,7 +309,9 @@ impl Fabric for Sim {
     }
 
     fn node_bytes(&self, node: u8) -> u64 {
-        self.world().nodes.get(usize::from(node)).map_or(0, super::memory::Memory::bytes)
+        let world = self.world();
+        let present = world.nodes.get(usize::from(node)).filter(|_| !world.lost.contains(&node));
+        present.map_or(0, super::memory::Memory::bytes)
     }
 
     fn capabilities(&self) -> Capabilities {

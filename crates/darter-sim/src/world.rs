@@ -151,6 +151,8 @@ pub(super) struct World {
     cuts: Vec<(u32, u8)>,
     /// Nodes that have left the pool, as far as processes know.
     pub retired: Vec<(u32, u8)>,
+    /// Nodes that no process reaches any longer.
+    pub lost: Vec<u8>,
     /// Processes whose verbs are executed by the nodes' processors.
     by_processor: Vec<u32>,
     /// Processes limited to the first nodes, with their number.
@@ -196,6 +198,7 @@ impl World {
             has_lapsed: false,
             cuts: Vec::new(),
             retired: Vec::new(),
+            lost: Vec::new(),
             by_processor: Vec::new(),
             limits: Vec::new(),
             tasks: 0,
@@ -230,6 +233,7 @@ impl World {
         self.has_lapsed = false;
         self.cuts.clear();
         self.retired.clear();
+        self.lost.clear();
         self.by_processor.clear();
         self.limits.clear();
         self.allocations.clear();
@@ -362,6 +366,9 @@ impl World {
                     lane.at = batch.len();
                 } else if self.retired.contains(&(process, node)) {
                     self.counts.to_retired += 1;
+                    error = Some(FabricError::Unreachable { node });
+                    lane.at = batch.len();
+                } else if self.lost.contains(&node) {
                     error = Some(FabricError::Unreachable { node });
                     lane.at = batch.len();
                 } else if self.is_cut(process, node) {

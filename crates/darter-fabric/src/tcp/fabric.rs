@@ -179,6 +179,8 @@ impl Tcp {
     fn request_in_use(&self, node: u8, kind: RequestKind, about: Control) -> Result<(), FabricError> {
         match self.request(node, kind, about) {
             Err(_) if self.links.session.retired.contains(node) => Ok(()),
+            // The caller can tell from the error which node is missing.
+            Err(FabricError::Io(_)) => Err(FabricError::Unreachable { node }),
             reply => reply.map(drop),
         }
     }

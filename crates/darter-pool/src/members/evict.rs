@@ -52,6 +52,30 @@ pub(crate) async fn evict_gone<F: Fabric>(
     Ok(evictions)
 }
 
+/// Returns which of the given members, as for [`evict_gone`], node 0 does not shut out: their slots and
+/// process ids. Other nodes need not be reached for that, so a member that is not returned may not have
+/// ended yet.
+pub(crate) fn at_work<F: Fabric>(
+    fabric: &F,
+    suspects: impl Iterator<Item = (u32, MemberLine, bool)>,
+) -> Result<Vec<(u32, u64)>, PoolError> {
+    let mut at_work = Vec::new();
+    for (slot, line, lapsed) in suspects {
+        match fabric.fence(Suspect { slot, holder: line.holder, lapsed }) {
+            Ok(FenceOutcome::Alive | FenceOutcome::Unknown) => at_work.push((slot, line.pid)),
+            // If another node cannot be reached, node 0 has decided before.
+            Ok(FenceOutcome::Fenced)
+            | Err(
+                FabricError::Unreachable { node: 1.. }
+                | FabricError::Lost { node: 1.. }
+                | FabricError::Disconnected { node: 1.. },
+            ) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(at_work)
+}
+
 /// This process's observations of the others' lines.
 #[derive(Debug, Default)]
 pub(crate) struct LastSeen {

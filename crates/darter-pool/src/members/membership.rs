@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::addition::Addition;
-use super::evict::{Evictions, LastSeen, evict_gone};
+use super::evict::{Evictions, LastSeen, at_work, evict_gone};
 use super::member::{
     self, FIRST_HEARTBEAT, MemberLine, MemberTable, Publication, heartbeat_addr, publication_addr, read_table,
 };
@@ -287,16 +287,31 @@ impl Members {
         table: &MemberTable,
         silent_ms_min: u64,
     ) -> Result<Evictions, PoolError> {
-        let others = table.live().filter(|(slot, _)| *slot != u32::from(self.me.member));
-        let silent = others.map(|(slot, line)| (slot, line, self.silent_ms(slot, line)));
-        let suspects: Vec<_> = silent
-            .filter(|(_, _, silent)| *silent >= silent_ms_min)
-            .map(|(slot, line, silent)| (slot, *line, silent > self.lease_ms()))
-            .collect();
+        let suspects = self.suspects(table, silent_ms_min);
         let evictions = evict_gone(blocks.fabric(), endpoint, suspects.into_iter()).await?;
         if evictions.any {
             self.has_evicted.store(true, Ordering::Relaxed);
         }
         Ok(evictions)
+    }
+
+    /// Returns the slots and process ids of the other members that node 0 does not shut out.
+    pub(crate) fn others_at_work<F: Fabric>(
+        &self,
+        fabric: &F,
+        table: &MemberTable,
+    ) -> Result<Vec<(u32, u64)>, PoolError> {
+        at_work(fabric, self.suspects(table, 0).into_iter())
+    }
+
+    /// The other members that have been silent for at least `silent_ms_min`, each with its line and
+    /// whether its lease has run out.
+    fn suspects(&self, table: &MemberTable, silent_ms_min: u64) -> Vec<(u32, MemberLine, bool)> {
+        let others = table.live().filter(|(slot, _)| *slot != u32::from(self.me.member));
+        let silent = others.map(|(slot, line)| (slot, line, self.silent_ms(slot, line)));
+        silent
+            .filter(|(_, _, silent)| *silent >= silent_ms_min)
+            .map(|(slot, line, silent)| (slot, *line, silent > self.lease_ms()))
+            .collect()
     }
 }

@@ -16,6 +16,11 @@
 //! All steps are single CASes, or can be repeated. So a process that dies leaves a pool that works,
 //! and any other goes on from the roster. Until *Gone*, the removal can be cancelled by one CAS; the
 //! CAS to *Gone* fails then.
+//!
+//! *Giving a node up.* A node that is lost for good is *Gone* at once: it will never be reached again, so
+//! nothing has to be moved off it, and its block table is not read. The index may still refer to it,
+//! until the process that gives it up, or any other, has cut these references off. An operation that
+//! follows such a reference fails as if the node were away.
 
 use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr};
 
@@ -24,7 +29,11 @@ use super::membership::Members;
 use super::roster::{Roster, Stage};
 use crate::blocks::{BlockState, BlockWord, Blocks};
 use crate::error::PoolError;
-use crate::round_trip::post;
+use crate::round_trip::{post, read_words};
+
+/// Attempts to read from a node before it counts as absent: the first may only notice that the
+/// connection has ended.
+const ATTEMPTS: usize = 3;
 
 impl Members {
     /// Begins to remove a node, or goes on. Returns the roster.
@@ -53,6 +62,26 @@ impl Members {
         blocks: &Blocks<F>,
         node: u8,
     ) -> Result<Roster, PoolError> {
+        let roster = self.roster_without(endpoint, blocks, node).await?;
+        if roster.leaving.is_some() {
+            return Ok(roster);
+        }
+        if has_left(endpoint, node).await? {
+            return Err(PoolError::Options("this memory node has left the pool already"));
+        }
+        if blocks.fabric().remote_nodes().is_absent(node) {
+            return Err(FabricError::Unreachable { node }.into());
+        }
+        Ok(roster)
+    }
+
+    /// Returns the roster, in which no other node is leaving. Fails if the pool needs the node.
+    async fn roster_without<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        node: u8,
+    ) -> Result<Roster, PoolError> {
         let remote = blocks.fabric().remote_nodes();
         if remote.node_address(0).is_none() {
             return Err(PoolError::Options(
@@ -72,21 +101,58 @@ impl Members {
             ));
         }
         match roster.leaving {
-            Some((leaving, _)) if leaving == node => return Ok(roster),
-            Some(_) => {
-                return Err(PoolError::Options(
-                    "another memory node is leaving; let that end, or end it with `darter pool drain --cancel`",
-                ));
-            }
-            None => {}
+            Some((leaving, _)) if leaving != node => Err(PoolError::Options(
+                "another memory node is leaving; let that end, or end it with `darter pool drain --cancel`",
+            )),
+            _ => Ok(roster),
         }
+    }
+
+    /// Fails unless a node can be given up: it does not respond, or has left already.
+    pub(crate) async fn may_give_up<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        node: u8,
+    ) -> Result<(), PoolError> {
+        self.roster_without(endpoint, blocks, node).await?;
         if has_left(endpoint, node).await? {
-            return Err(PoolError::Options("this memory node has left the pool already"));
+            return Ok(());
         }
-        if remote.is_absent(node) {
-            return Err(FabricError::Unreachable { node }.into());
+        for _ in 0..ATTEMPTS {
+            match read_words::<1, _>(endpoint, GlobalAddr::new(node, 0)).await {
+                Ok(_) => {
+                    return Err(PoolError::Options(
+                        "this memory node responds, so that nothing of it is lost; move its objects to the other nodes with \
+                         `darter pool drain`",
+                    ));
+                }
+                Err(FabricError::Fenced) => return Err(FabricError::Fenced.into()),
+                Err(_) if blocks.fabric().remote_nodes().is_absent(node) => return Ok(()),
+                Err(_) => endpoint.pause().await,
+            }
         }
-        Ok(roster)
+        Err(FabricError::Disconnected { node }.into())
+    }
+
+    /// Declares that a node is lost for good: it has left the pool.
+    pub(crate) async fn give_up<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        node: u8,
+    ) -> Result<(), PoolError> {
+        loop {
+            let roster = self.roster_without(endpoint, blocks, node).await?;
+            let gone = match roster.leaving {
+                None if has_left(endpoint, node).await? => return Ok(()),
+                Some((_, Stage::Gone)) => roster,
+                _ => roster.changed(Some((node, Stage::Gone))),
+            };
+            if gone == roster || roster.replace(endpoint, gone).await? == gone {
+                return self.finish_removal(endpoint, blocks, gone).await;
+            }
+        }
     }
 
     /// Puts a node that is leaving back in use. Returns false if it is not leaving.

@@ -308,7 +308,8 @@ impl Reclamation {
         endpoint: &mut F::Endpoint,
         blocks: &Blocks<F>,
     ) -> Result<(), PoolError> {
-        let (objects, born) = self.limbo.take_remote();
+        let (mut objects, born) = self.limbo.take_remote();
+        objects.retain(|object| !blocks.layout().is_removed(object.addr().node()));
         if objects.is_empty() {
             return Ok(());
         }

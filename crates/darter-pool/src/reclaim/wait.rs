@@ -75,6 +75,50 @@ impl Reclamation {
         }
     }
 
+    /// Waits until no other member is at work, for a lease and a second at most: that long, a member
+    /// that has died may seem alive. Returns the slots and process ids of the members at work.
+    pub(crate) async fn await_leave<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        members: &Members,
+    ) -> Result<Vec<(u32, u64)>, PoolError> {
+        let patience_ends = endpoint.now_ms() + PATIENCE_MS + members.lease_ms();
+        loop {
+            self.round(endpoint, blocks, members).await?;
+            let table = members.read(endpoint, blocks, self.epoch()).await?;
+            let at_work = members.others_at_work(blocks.fabric(), &table)?;
+            if at_work.is_empty() || endpoint.now_ms() > patience_ends {
+                return Ok(at_work);
+            }
+            for _ in 0..PAUSES_BEFORE_ASKING {
+                endpoint.pause().await;
+            }
+        }
+    }
+
+    /// Runs rounds until this process knows that these nodes have left the pool, for a lease and a second
+    /// at most. Returns whether it does.
+    pub(crate) async fn follow_departure<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+        members: &Members,
+        nodes: &[u8],
+    ) -> Result<bool, PoolError> {
+        let patience_ends = endpoint.now_ms() + PATIENCE_MS + members.lease_ms();
+        while !nodes.iter().all(|&node| blocks.layout().is_removed(node)) {
+            if endpoint.now_ms() > patience_ends {
+                return Ok(false);
+            }
+            // Another thread's round may be under way, which follows too.
+            if self.round(endpoint, blocks, members).await?.is_none() {
+                endpoint.pause().await;
+            }
+        }
+        Ok(true)
+    }
+
     /// Waits until every live member has freed for good the objects that it had unlinked. Returns
     /// the members that did not in time.
     pub(crate) async fn wait_until_flushed<F: Fabric>(
