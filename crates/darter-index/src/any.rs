@@ -7,8 +7,8 @@
 use crate::dart::{self, Dart, DartOptions, SearchSamples};
 use crate::dyn_index::DynIndex;
 use crate::ordered::{
-    Access, CheckReport, Commit, Condition, Decide, Decision, Evacuated, IndexStats, KeyValue, OrderedIndex,
-    PutOutcome, ScanRange, Swept, TreeView, Versioned, Visit,
+    Access, CheckReport, Commit, Condition, CutOff, Decide, Decision, Evacuated, IndexStats, KeyValue,
+    LostNodes, OrderedIndex, PutOutcome, Salvaged, ScanRange, Swept, TreeView, Versioned, Visit,
 };
 use crate::quiver::{self, Quiver, QuiverOptions};
 use crate::radix::prefix_list::AdjustReport;
@@ -369,6 +369,22 @@ impl<F: Fabric> OrderedIndex<F> for AnyIndex<F> {
     }
 
     fn evacuates(&self) -> bool {
+        matches!(self, Self::Quiver(_))
+    }
+
+    async fn salvage(&self, client: &mut Client<F>, lost: LostNodes, from: &[u8]) -> Result<Salvaged> {
+        awaiting!(self, index => OrderedIndex::salvage(index, client, lost, from))
+    }
+
+    async fn drop_hints(&self, client: &mut Client<F>, lost: LostNodes) -> Result<()> {
+        awaiting!(self, index => OrderedIndex::drop_hints(index, client, lost))
+    }
+
+    async fn cut_off(&self, client: &mut Client<F>, lost: LostNodes, from: &[u8]) -> Result<CutOff> {
+        awaiting!(self, index => OrderedIndex::cut_off(index, client, lost, from))
+    }
+
+    fn salvages(&self) -> bool {
         matches!(self, Self::Quiver(_))
     }
 

@@ -16,6 +16,7 @@ mod dyn_index;
 mod error;
 #[cfg(test)]
 mod fixtures;
+pub mod give_up;
 mod mark;
 mod ordered;
 mod quiver;
@@ -30,9 +31,9 @@ pub use dart::{Dart, DartOptions, SearchSamples};
 pub use dyn_index::DynIndex;
 pub use error::{IndexError, Result};
 pub use ordered::{
-    Access, CheckReport, Commit, Condition, Decide, Decision, EstStats, Evacuated, IndexStats, KEY_BYTES_MAX,
-    KeyValue, NodeTypeStats, OrderedIndex, PutOutcome, ScanRange, Swept, TreeEdge, TreeView, Version,
-    Versioned, Visit, Write, check_key,
+    Access, CheckReport, Commit, Condition, CutOff, Decide, Decision, EstStats, Evacuated, Gap, IndexStats,
+    KEY_BYTES_MAX, KeyValue, LostNodes, NodeTypeStats, OrderedIndex, PutOutcome, Salvaged, ScanRange, Swept,
+    TreeEdge, TreeView, Version, Versioned, Visit, Write, check_key,
 };
 pub use quiver::{Quiver, QuiverOptions};
 #[doc(hidden)]

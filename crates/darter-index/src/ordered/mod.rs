@@ -13,6 +13,7 @@
 //! write is taken over.
 
 mod evacuate;
+mod loss;
 mod modify;
 mod report;
 mod sweep;
@@ -21,6 +22,8 @@ mod tree;
 
 pub(crate) use evacuate::CANNOT_EVACUATE;
 pub use evacuate::Evacuated;
+pub(crate) use loss::CANNOT_SALVAGE;
+pub use loss::{CutOff, Gap, LostNodes, Salvaged};
 pub use report::{CheckReport, EstStats, IndexStats, NodeTypeStats};
 pub use sweep::Swept;
 pub(crate) use transaction::check_order;
@@ -398,6 +401,57 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
 
     /// Whether [`OrderedIndex::evacuate`] is implemented.
     fn evacuates(&self) -> bool {
+        false
+    }
+
+    /// Reads the pairs that can be read without some memory nodes: one step, from the first key that is
+    /// `from` or greater. Other clients may work during the step.
+    ///
+    /// # Errors
+    /// [`IndexError::Options`] if this index cannot do that; those of the fabric, also if a node that is
+    /// not one of `lost` cannot be reached.
+    fn salvage(
+        &self,
+        _client: &mut Client<F>,
+        _lost: LostNodes,
+        _from: &[u8],
+    ) -> impl Future<Output = Result<Salvaged>> + Send {
+        async { Err(IndexError::Options(CANNOT_SALVAGE)) }
+    }
+
+    /// Removes all hints that lead to objects otherwise than by the tree: those in the pool, and those that
+    /// this process keeps. What is below a lost object cannot be marked as removed, so hints must not
+    /// lead there.
+    ///
+    /// # Errors
+    /// As [`OrderedIndex::cut_off`].
+    fn drop_hints(
+        &self,
+        _client: &mut Client<F>,
+        _lost: LostNodes,
+    ) -> impl Future<Output = Result<()>> + Send {
+        async { Err(IndexError::Options(CANNOT_SALVAGE)) }
+    }
+
+    /// Removes all references to memory nodes that have left the pool although they were not empty
+    /// ([`darter_pool::Pool::give_up_nodes`]): one step, from the first key that is `from` or greater.
+    /// No hint may lead below the lost objects ([`OrderedIndex::drop_hints`]). After the last step
+    /// the index is sound, without the keys that the steps have returned.
+    ///
+    /// # Errors
+    /// [`IndexError::Options`] if this index cannot do that; those of the fabric; out of space. What was
+    /// cut off stays so.
+    fn cut_off(
+        &self,
+        _client: &mut Client<F>,
+        _lost: LostNodes,
+        _from: &[u8],
+    ) -> impl Future<Output = Result<CutOff>> + Send {
+        async { Err(IndexError::Options(CANNOT_SALVAGE)) }
+    }
+
+    /// Whether [`OrderedIndex::salvage`] and [`OrderedIndex::cut_off`] are implemented.
+    fn salvages(&self) -> bool {
         false
     }
 

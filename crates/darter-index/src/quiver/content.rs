@@ -2,11 +2,11 @@
 
 use super::nibble::{EdgeRange, common, edge, identity_of, nibbles};
 use super::page::{FIXED_WORDS, IDENTITY_AT, PageRef, Shape, image_in, standing_whole, verify_word};
-use super::pair::{INLINE_WORDS_MAX, Pair};
+use super::pair::{INLINE_WORDS_MAX, Key, Pair};
 use super::situations;
 use super::word::{Print, State, Word};
 use crate::checker::note;
-use crate::ordered::KEY_BYTES_MAX;
+use crate::ordered::{KEY_BYTES_MAX, LostNodes};
 use crate::radix::leaf::{self, Image};
 use crate::radix::prefix_hash::HashKeys;
 use crate::{IndexError, Result};
@@ -24,8 +24,19 @@ pub(super) struct Content {
     /// Leaves named by its words up to that edge that belong to no pair, because their key is not
     /// the record's; each with the record's edge.
     pub(super) strays: Vec<(u8, (GlobalAddr, u8))>,
-    /// The edges of all live pairs, in key order.
+    /// The edges of all live pairs, in key order; also of those whose leaves are lost.
     pub(super) edges: Vec<u8>,
+    /// Leaves on lost memory nodes up to that edge, which are in no other list.
+    pub(super) lost: Vec<LostLeaf>,
+}
+
+/// A leaf on a lost memory node.
+#[derive(Debug)]
+pub(super) struct LostLeaf {
+    pub(super) edge: u8,
+    pub(super) class: u8,
+    /// The key of the pair stored in its record, which is most likely its own.
+    pub(super) key: Option<Key>,
 }
 
 /// A leaf to read.
@@ -39,6 +50,12 @@ struct Wanted {
     own: Option<Pair>,
 }
 
+impl From<Wanted> for LostLeaf {
+    fn from(Wanted { class, edge, own, .. }: Wanted) -> Self {
+        Self { edge, class, key: own.map(|own| own.key) }
+    }
+}
+
 impl Content {
     /// Reads the leaves of a page whose words were all read, up to the last edge that the page is
     /// still responsible for. The leaves beyond belong to linked parts. `keys` is for the index's
@@ -46,12 +63,27 @@ impl Content {
     ///
     /// # Errors
     /// Those of the fabric, and [`IndexError::Corrupt`].
-    pub(super) async fn read<F: Fabric>(
+    pub(super) fn read<F: Fabric>(
+        client: &mut Client<F>,
+        keys: HashKeys,
+        page: PageRef,
+        of: (&Shape, &[u64]),
+        last: u8,
+    ) -> impl Future<Output = Result<Self>> + Send {
+        Self::read_around(client, keys, page, of, last, LostNodes::NONE)
+    }
+
+    /// As [`Content::read`], without the leaves on lost memory nodes.
+    ///
+    /// # Errors
+    /// Those of the fabric, and [`IndexError::Corrupt`].
+    pub(super) async fn read_around<F: Fabric>(
         client: &mut Client<F>,
         keys: HashKeys,
         page: PageRef,
         (shape, words): (&Shape, &[u64]),
         last: u8,
+        lost: LostNodes,
     ) -> Result<Self> {
         let mut content = Self::default();
         let edges = shape.edges.up_to(last);
@@ -97,6 +129,8 @@ impl Content {
         }
         content.edges.sort_unstable();
         wanted.retain(|leaf| edges.contains(leaf.edge));
+        let is_lost = |leaf: &mut Wanted| lost.contains(leaf.addr.node());
+        content.lost.extend(wanted.extract_if(.., is_lost).map(LostLeaf::from));
         content.read_leaves(client, (keys, page.addr, shape), wanted).await?;
         content.pairs.sort_by(|a, b| a.key.cmp(&b.key));
         if content.pairs.windows(2).any(|pair| pair[0].key == pair[1].key) {
@@ -122,19 +156,28 @@ impl Content {
         true
     }
 
+    /// The pairs under some edges, in key order; `depth` is that of the page's node.
+    pub(super) fn within(&self, edges: EdgeRange, depth: usize) -> &[Pair] {
+        let begin = self.pairs.partition_point(|pair| edge(&pair.key, depth) < edges.lo);
+        let end = self.pairs.partition_point(|pair| edge(&pair.key, depth) <= edges.hi);
+        &self.pairs[begin..end]
+    }
+
     /// Whether the keys are below these edges of the page's node, each below the edge given by its
     /// word. Parts are made and linked by these edges, so a damaged leaf must be detected here.
     fn belongs(&self, keys: HashKeys, identity: u64, shape: &Shape, edges: EdgeRange) -> bool {
         let (Some(first), Some(last)) = (self.pairs.first(), self.pairs.last()) else { return true };
         let depth = shape.depth;
+        let mut expected: Vec<u8> = self.edges.iter().copied().filter(|&edge| edges.contains(edge)).collect();
+        for leaf in &self.lost {
+            if let Some(at) = expected.iter().position(|&edge| edge == leaf.edge) {
+                expected.remove(at);
+            }
+        }
         nibbles(&first.key) >= depth
             && identity_of(keys, &first.key, depth) == identity
             && common(&first.key, &last.key) >= depth
-            && (self.pairs.iter().map(|pair| edge(&pair.key, depth))).eq(self
-                .edges
-                .iter()
-                .copied()
-                .filter(|&edge| edges.contains(edge)))
+            && self.pairs.iter().map(|pair| edge(&pair.key, depth)).eq(expected)
     }
 
     async fn read_leaves<F: Fabric>(

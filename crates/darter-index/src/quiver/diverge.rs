@@ -12,6 +12,7 @@ use super::situations;
 use super::word::Word;
 use super::write::Attempt;
 use crate::checker::note;
+use crate::ordered::LostNodes;
 use crate::radix::leaf;
 use crate::{IndexError, PutOutcome, Result};
 use darter_fabric::{Fabric, GlobalAddr};
@@ -83,8 +84,18 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// A key that is or was below a node that was found by a slot.
     pub(super) async fn key_below(&mut self, node: NodeAt) -> Result<Option<Vec<u8>>> {
+        Ok(self.key_below_around(node, LostNodes::NONE).await?.0)
+    }
+
+    /// As [`Self::key_below`], but passes over what is on lost memory nodes. Also returns whether there
+    /// was any before the key.
+    pub(super) async fn key_below_around(
+        &mut self,
+        node: NodeAt,
+        lost: LostNodes,
+    ) -> Result<(Option<Vec<u8>>, bool)> {
         let mut nodes = vec![node];
-        let (mut seen, mut identity) = (HashSet::new(), None);
+        let (mut seen, mut identity, mut has_lost) = (HashSet::new(), None, false);
         while let Some(at) = nodes.pop() {
             // Damage can lead in circles.
             if !seen.insert(at.addr) || at.depth > crate::KEY_BYTES_MAX * 2 {
@@ -94,27 +105,42 @@ impl<F: Fabric> Operation<'_, F> {
             let identity = *identity.get_or_insert(words[0]);
             let slots = node::slots(&words);
             for (slot, edge) in slots.iter().zip(0..) {
-                if let Content::Page { class, addr, .. } = slot.content()
-                    && let Some(key) =
-                        self.key_in(PageRef { addr, class }, node::edges_of(&slots, edge)).await?
-                {
+                let Content::Page { class, addr, .. } = slot.content() else { continue };
+                if lost.contains(addr.node()) {
+                    has_lost = true;
+                    continue;
+                }
+                let edges = node::edges_of(&slots, edge);
+                let key = self.key_in(PageRef { addr, class }, edges, lost, &mut has_lost).await?;
+                if let Some(key) = key {
                     let is_below = nibbles(&key) >= node.depth
                         && identity_of(self.shared.keys, &key, node.depth) == identity;
                     if !is_below {
                         return Err(IndexError::corrupt(addr, "page has a key with another prefix"));
                     }
-                    return Ok(Some(key));
+                    return Ok((Some(key), has_lost));
                 }
             }
-            let below = |(_, skip, addr)| NodeAt { addr, depth: at.depth + 1 + skip };
-            nodes.extend(node::children(&slots).map(below));
+            for (_, skip, addr) in node::children(&slots) {
+                if lost.contains(addr.node()) {
+                    has_lost = true;
+                } else {
+                    nodes.push(NodeAt { addr, depth: at.depth + 1 + skip });
+                }
+            }
         }
-        Ok(None)
+        Ok((None, has_lost))
     }
 
     /// Any key of a page under the edges that the page is still responsible for, or a key stored in
-    /// one of its records.
-    async fn key_in(&mut self, page: PageRef, edges: EdgeRange) -> Result<Option<Vec<u8>>> {
+    /// one of its records. Passes over leaves on lost memory nodes, and notes that there are some.
+    async fn key_in(
+        &mut self,
+        page: PageRef,
+        edges: EdgeRange,
+        lost: LostNodes,
+        has_lost: &mut bool,
+    ) -> Result<Option<Vec<u8>>> {
         let (shape, words) = self.read_page(page).await?;
         let records = (0..shape.records).map(|rank| shape.record_at(rank));
         for at in records.clone() {
@@ -126,6 +152,10 @@ impl<F: Fabric> Operation<'_, F> {
             if let Some((addr, class, _)) = Word(words[at]).leaf_object()
                 && edges.contains(shape.edge_of(Word(words[at]), None))
             {
+                if lost.contains(addr.node()) {
+                    *has_lost = true;
+                    continue;
+                }
                 let words = self.client.read(addr, leaf::class_words(class)).await?;
                 return Ok(Some(leaf::parse(addr, &words)?.key.to_vec()));
             }

@@ -291,7 +291,7 @@ fn leaves_on(node: u8, page: PageRef, shape: &Shape, words: &[u64]) -> Vec<Leavi
 }
 
 /// Whether all keys that begin with the first `depth` nibbles of `key` are before a key.
-fn is_behind(from: &[u8], key: &[u8], depth: usize) -> bool {
+pub(super) fn is_behind(from: &[u8], key: &[u8], depth: usize) -> bool {
     let shared = common(from, key);
     shared < depth && nibble(from, shared) > nibble(key, shared)
 }

@@ -13,6 +13,7 @@ mod cache;
 mod check;
 mod collapse;
 mod content;
+mod cut_off;
 mod descent;
 mod direct;
 mod diverge;
@@ -29,6 +30,9 @@ mod incremental_stats;
 mod intents;
 #[cfg(test)]
 mod interleavings;
+#[cfg(test)]
+mod losses;
+mod lost;
 mod map;
 mod map_copy;
 #[cfg(test)]
@@ -43,6 +47,7 @@ mod pair;
 mod parent_slot;
 mod plan;
 mod rebuild;
+mod salvage;
 mod scan;
 mod search;
 mod shared;
@@ -61,8 +66,8 @@ pub use situations::quiver_situations;
 use crate::mark;
 use crate::radix::prefix_hash::HashKeys;
 use crate::{
-    Access, CheckReport, Commit, Condition, Decide, Decision, Evacuated, IndexError, IndexStats, KeyValue,
-    OrderedIndex, PutOutcome, Result, ScanRange, Versioned, Visit,
+    Access, CheckReport, Commit, Condition, CutOff, Decide, Decision, Evacuated, IndexError, IndexStats,
+    KeyValue, LostNodes, OrderedIndex, PutOutcome, Result, Salvaged, ScanRange, Versioned, Visit,
 };
 use arc_swap::ArcSwap;
 use cache::Cache;
@@ -275,6 +280,24 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
     }
 
     fn evacuates(&self) -> bool {
+        true
+    }
+
+    async fn salvage(&self, client: &mut Client<F>, lost: LostNodes, from: &[u8]) -> Result<Salvaged> {
+        self.salvage_from(client, lost, from).await
+    }
+
+    async fn drop_hints(&self, client: &mut Client<F>, lost: LostNodes) -> Result<()> {
+        self.cut_table_off(client, lost).await?;
+        self.shared.cache.forget_all();
+        Ok(())
+    }
+
+    async fn cut_off(&self, client: &mut Client<F>, lost: LostNodes, from: &[u8]) -> Result<CutOff> {
+        self.cut_off_from(client, lost, from).await
+    }
+
+    fn salvages(&self) -> bool {
         true
     }
 

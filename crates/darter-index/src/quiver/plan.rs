@@ -17,6 +17,17 @@ pub(super) enum Kind {
     Node,
 }
 
+impl Kind {
+    /// The result of a part with this many pairs; a part of several edges has at most `records_max`.
+    pub(super) fn of(pairs: usize, records_max: usize) -> Self {
+        match pairs {
+            0 => Self::None,
+            pairs if pairs > records_max => Self::Node,
+            _ => Self::Page,
+        }
+    }
+}
+
 /// A part of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {

@@ -1,7 +1,7 @@
 //! The replacement of a page according to its live pairs (`docs/quiver.md`, "Rebuild").
 
 use super::build::Builder;
-use super::content::Content as Pairs;
+use super::content::{Content as Pairs, LostLeaf};
 use super::descent::{Lookup, PageSearchEnd};
 use super::hint::PageHint;
 use super::map_copy::Copied;
@@ -14,6 +14,7 @@ use super::parent_slot::ParentSlot;
 use super::plan::{Kind, Part, plan};
 use super::situations;
 use crate::checker::note;
+use crate::ordered::LostNodes;
 use crate::radix::seal::{SEAL, seal_all};
 use crate::{IndexError, Result};
 use darter_fabric::Fabric;
@@ -144,12 +145,38 @@ impl<F: Fabric> Operation<'_, F> {
     /// whether they were added: not if the page has one of the keys, if another client has replaced
     /// the page, or if it would have to be cut, since all clients that replace a page must cut it
     /// in the same places.
-    pub(super) async fn replace_adding(
+    pub(super) async fn replace_adding(&mut self, old: Old, words: Vec<u64>, added: &[Pair]) -> Result<bool> {
+        let (_, is_linked, adds) = self.replace_and_return(old, words, added, LostNodes::NONE).await?;
+        let are_added = is_linked && adds;
+        if !added.is_empty() {
+            note(if are_added { situations::INTENTS_ADDED } else { situations::INTENTS_NOT_ADDED });
+        }
+        Ok(are_added)
+    }
+
+    /// Replaces a page whose words were read by one without its leaves on lost memory nodes. Returns
+    /// these leaves, unless another client has replaced the page.
+    pub(super) async fn rebuild_around(
+        &mut self,
+        parent: ParentSlot,
+        page: PageRef,
+        (shape, words): (Shape, Vec<u64>),
+        lost: LostNodes,
+    ) -> Result<Vec<LostLeaf>> {
+        let old = self.old_page_around(parent, page, shape, &words, lost).await?;
+        let (old, is_linked, _) = self.replace_and_return(old, words, &[], lost).await?;
+        Ok(if is_linked { old.pairs.lost } else { Vec::new() })
+    }
+
+    /// Replaces a page that was read around lost memory nodes, and adds pairs. Returns its final content, whether this client has linked the
+    /// first part, and whether that has the added pairs.
+    async fn replace_and_return(
         &mut self,
         mut old: Old,
         mut words: Vec<u64>,
         added: &[Pair],
-    ) -> Result<bool> {
+        lost: LostNodes,
+    ) -> Result<(Old, bool, bool)> {
         let Old { parent, page, shape, .. } = old;
         let records = self.shared.geometry.records;
         let mut adds = old.add(added, records);
@@ -160,15 +187,12 @@ impl<F: Fabric> Operation<'_, F> {
             (0..words.len()).any(|at| shape.is_sealable(at) && (words[at] ^ before[at]) & !SEAL != 0);
         if is_changed {
             self.discard_all(made);
-            old = self.old_page(parent, page, shape, &words).await?;
+            old = self.old_page_around(parent, page, shape, &words, lost).await?;
             adds = old.add(added, records);
             made = self.make_all(&old).await?;
         }
-        let are_added = self.link_all(&old, made).await? && adds;
-        if !added.is_empty() {
-            note(if are_added { situations::INTENTS_ADDED } else { situations::INTENTS_NOT_ADDED });
-        }
-        Ok(are_added)
+        let is_linked = self.link_all(&old, made).await?;
+        Ok((old, is_linked, adds))
     }
 
     /// The content to replace, from the page's words.
@@ -179,8 +203,20 @@ impl<F: Fabric> Operation<'_, F> {
         shape: Shape,
         words: &[u64],
     ) -> Result<Old> {
-        let pairs =
-            Pairs::read(&mut self.client, self.shared.keys, page, (&shape, words), parent.edges.hi).await?;
+        self.old_page_around(parent, page, shape, words, LostNodes::NONE).await
+    }
+
+    /// As [`Self::old_page`], without the leaves on lost memory nodes.
+    async fn old_page_around(
+        &mut self,
+        parent: ParentSlot,
+        page: PageRef,
+        shape: Shape,
+        words: &[u64],
+        lost: LostNodes,
+    ) -> Result<Old> {
+        let (keys, hi) = (self.shared.keys, parent.edges.hi);
+        let pairs = Pairs::read_around(&mut self.client, keys, page, (&shape, words), hi, lost).await?;
         Ok(Old { parent, page, shape, pairs })
     }
 
@@ -273,14 +309,21 @@ impl<F: Fabric> Operation<'_, F> {
         part: &Part,
         copied: &mut Copied,
     ) -> Result<(Slot, Option<PageHint>)> {
-        let Some(pairs) = old.pairs.pairs.get(part.pairs.clone()) else {
+        // The plan counts the pairs whose leaves are lost, so that all helpers cut in the same places.
+        let (kind, pairs) = if old.pairs.lost.is_empty() {
+            (part.kind, old.pairs.pairs.get(part.pairs.clone()))
+        } else {
+            let left = old.pairs.within(part.edges, old.shape.depth);
+            (Kind::of(left.len(), self.shared.geometry.records), Some(left))
+        };
+        let Some(pairs) = pairs else {
             return Err(IndexError::corrupt(
                 old.page.addr,
                 "page was split differently than its pairs require",
             ));
         };
         let home = self.home_instead(old.parent.node.addr.node(), old.parent.identity);
-        match part.kind {
+        match kind {
             Kind::None => Ok((Slot::none(part.edges.hi), None)),
             Kind::Page => {
                 let place =

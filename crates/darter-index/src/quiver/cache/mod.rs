@@ -137,11 +137,16 @@ impl Cache {
         let period = (epoch / EPOCHS_KEPT) as u32;
         if self.period.load(Ordering::Relaxed) != period {
             self.period.store(period, Ordering::Relaxed);
-            for shard in &self.shards {
-                *lock(shard) = Shard::new(self.shard_bytes);
-            }
-            self.depths.iter().for_each(|depth| depth.store(0, Ordering::Relaxed));
+            self.forget_all();
         }
+    }
+
+    /// Forgets everything.
+    pub(super) fn forget_all(&self) {
+        for shard in &self.shards {
+            *lock(shard) = Shard::new(self.shard_bytes);
+        }
+        self.depths.iter().for_each(|depth| depth.store(0, Ordering::Relaxed));
     }
 
     /// Returns the deepest node remembered on a key's path, with the page for the key.

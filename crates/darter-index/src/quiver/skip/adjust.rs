@@ -8,6 +8,7 @@
 use super::table::{self, DESCRIPTOR_BYTES, DESCRIPTOR_WORDS, Image, Size, Table};
 use crate::Result;
 use crate::checker::note;
+use crate::ordered::LostNodes;
 use crate::quiver::Quiver;
 use crate::quiver::nibble::NibbleKey;
 use crate::quiver::node::NODE_BYTES;
@@ -72,9 +73,48 @@ impl<F: Fabric> Quiver<F> {
             if table.segments.iter().chain([&descriptor]).all(|part| part.node() != node) {
                 return Ok(());
             }
-            self.adjust_to(client, &table.list.bytes()).await?;
+            if table.list == PrefixList::NONE {
+                self.replace_table(client, table.list, &Image::new(table.size)).await?;
+            } else {
+                self.adjust_to(client, &table.list.bytes()).await?;
+            }
         }
         Err(no_progress(self.shared.words.skip))
+    }
+
+    /// Replaces the current table by one without entries and without lengths, unless it is such a table and
+    /// no part of it is on a lost memory node. Upkeep makes another one when searches need it. The root word
+    /// must not become zero, since then its versions would begin again.
+    ///
+    /// # Errors
+    /// Those of the fabric, and out of space.
+    pub(in crate::quiver) async fn cut_table_off(
+        &self,
+        client: &mut Client<F>,
+        lost: LostNodes,
+    ) -> Result<()> {
+        let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
+        let [word] = operation.client.read_words(self.shared.words.skip).await?;
+        let Some(descriptor) = table::descriptor_of(word) else { return Ok(()) };
+        let mut old = None;
+        if !lost.contains(descriptor.node()) {
+            let words = operation.client.read(descriptor, DESCRIPTOR_WORDS).await?;
+            let table = Table::parse(&self.shared.keys, descriptor, &words)?;
+            let is_there = table.segments.iter().all(|segment| !lost.contains(segment.node()));
+            if is_there && table.list == PrefixList::NONE {
+                return Ok(());
+            }
+            old = Some(table);
+        }
+        let is_linked =
+            operation.link_table(word, PrefixList::NONE, &Image::new(Size::for_entries(0))).await?;
+        if let Some(old) = old.filter(|_| is_linked) {
+            operation.retire(descriptor, DESCRIPTOR_BYTES, AllocKind::Inner);
+            for &segment in old.segments.iter().filter(|segment| !lost.contains(segment.node())) {
+                operation.retire(segment, old.size.segment_bytes(), AllocKind::Inner);
+            }
+        }
+        Ok(())
     }
 
     /// The prefix lengths of the current table, in nibbles.
@@ -162,26 +202,9 @@ impl<F: Fabric> Quiver<F> {
     async fn replace_table(&self, client: &mut Client<F>, list: PrefixList, image: &Image) -> Result<bool> {
         let mut operation = Operation::begin(&self.shared, client, OpKind::Maintain).await?;
         let (word, old) = operation.current_table().await?;
-        let born = operation.client.epoch();
-        let mut maker = Maker::new(&self.shared, born);
-        let made = operation.make_table(&mut maker, (list, born), image).await;
-        let (descriptor, table) = match made {
-            Ok(made) => made,
-            Err(error) => {
-                // Memory that a lost connection may have written is left to the sweep.
-                if error.is_out_of_space() {
-                    maker.discard(&mut operation.client);
-                }
-                return Err(error);
-            }
-        };
-        let at = self.shared.words.skip;
-        let new = table::word_after(word, descriptor);
-        if maker.link(&mut operation.client, at, word, new).await? != word {
-            note(situations::SKIP_TABLE_LOST);
+        if !operation.link_table(word, list, image).await? {
             return Ok(false);
         }
-        self.shared.skip.learn(new, table, born);
         if let Some((descriptor, table)) = old {
             operation.retire_table(descriptor, &table);
         }
@@ -196,6 +219,32 @@ impl<F: Fabric> Operation<'_, F> {
         let Some(at) = table::descriptor_of(word) else { return Ok((word, None)) };
         let words = self.client.read(at, DESCRIPTOR_WORDS).await?;
         Ok((word, Some((at, Table::parse(&self.shared.keys, at, &words)?))))
+    }
+
+    /// Makes a table, and links it in the place of the one that a root word names. Returns whether it did:
+    /// another client may have been faster.
+    async fn link_table(&mut self, word: u64, list: PrefixList, image: &Image) -> Result<bool> {
+        let born = self.client.epoch();
+        let mut maker = Maker::new(self.shared, born);
+        let made = self.make_table(&mut maker, (list, born), image).await;
+        let (descriptor, table) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                // Memory that a lost connection may have written is left to the sweep.
+                if error.is_out_of_space() {
+                    maker.discard(&mut self.client);
+                }
+                return Err(error);
+            }
+        };
+        let at = self.shared.words.skip;
+        let new = table::word_after(word, descriptor);
+        if maker.link(&mut self.client, at, word, new).await? != word {
+            note(situations::SKIP_TABLE_LOST);
+            return Ok(false);
+        }
+        self.shared.skip.learn(new, table, born);
+        Ok(true)
     }
 
     /// Makes the segments of a table, on all memory nodes in turn, and its descriptor. Returns the

@@ -2,6 +2,7 @@
 //! the transactions of dead clients.
 
 use super::{CHUNK, Installed, Leaf, Own, Place, place_of};
+use crate::ordered::LostNodes;
 use crate::quiver::descent::PageSearchEnd;
 use crate::quiver::intents::intent_in;
 use crate::quiver::operation::Operation;
@@ -229,15 +230,16 @@ impl<F: Fabric> Operation<'_, F> {
             if let Some((addr, class, _)) = Word(words[at]).leaf_object() {
                 let image = self.client.read(addr, leaf::class_words(class)).await?;
                 let key = leaf::parse(addr, &image)?.key.to_vec();
-                self.settle_key(&key).await?;
+                self.settle_key(&key, LostNodes::NONE).await?;
                 any = true;
             }
         }
         Ok(any)
     }
 
-    /// Settles a key, if it has an intent.
-    async fn settle_key(&mut self, key: &[u8]) -> Result<()> {
+    /// Settles a key, if it has an intent. A transaction whose status word is on a lost memory node counts
+    /// as aborted.
+    pub(in crate::quiver) async fn settle_key(&mut self, key: &[u8], lost: LostNodes) -> Result<()> {
         for _ in 0..TURNS_MAX {
             let mut descent = self.descent_from_root(key);
             let found = match self.run(&mut descent).await? {
@@ -249,7 +251,11 @@ impl<F: Fabric> Operation<'_, F> {
                 _ => return Ok(()),
             };
             let Some(intent) = intent_in(&found.spot)? else { return Ok(()) };
-            let state = self.decide(&intent, None).await?;
+            let state = if lost.contains(intent.status.node()) {
+                State::Aborted
+            } else {
+                self.decide(&intent, None).await?
+            };
             let was_present = intent.old.is_some();
             let outcome = intent.value(state).map(<[u8]>::to_vec);
             let Some((place, (addr, class, _))) =
