@@ -23,8 +23,10 @@
 
 use crate::membership::Reopen;
 use crate::open_index::OpenIndex;
+use crate::salvage::Salvage;
 use crate::{Error, Session, Snapshot, Store, StoreOptions, provision};
 use darter_fabric::{PoolUrl, Provider, block_on};
+use darter_index::ScanRange;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -331,6 +333,20 @@ pub trait Engine {
     /// Fails as [`Store::snapshot`] does.
     fn snapshot_in(&self, space: KeySpace) -> Result<Snapshot, Error>;
 
+    /// Reads the keys of a key space that can be read although memory nodes cannot be reached.
+    ///
+    /// ```
+    /// # use darter::ScanRange;
+    /// # use darter::engine::{Engine, KeySpace};
+    /// # fn main() -> Result<(), darter::Error> {
+    /// # let store = darter::Store::open("mem:16M")?;
+    /// store.session_in(KeySpace::Gateway)?.put("pear", "of a gateway")?;
+    /// assert_eq!(store.salvage_in(KeySpace::Whole, &ScanRange::all()).count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn salvage_in(&self, space: KeySpace, range: &ScanRange) -> Salvage;
+
     /// Opens a connection for one task on the keys of a key space.
     ///
     /// ```
@@ -364,6 +380,10 @@ impl Engine for Store {
 
     fn snapshot_in(&self, space: KeySpace) -> Result<Snapshot, Error> {
         Snapshot::begin(self.membership(), space)
+    }
+
+    fn salvage_in(&self, space: KeySpace, range: &ScanRange) -> Salvage {
+        Salvage::new(self.membership(), space, range)
     }
 
     fn worker_in(&self, space: KeySpace) -> Result<Worker, Error> {

@@ -378,6 +378,20 @@ impl Error {
         }
     }
 
+    /// Returns the memory node, other than node 0, that could not be reached, if that is why the operation
+    /// failed.
+    pub(crate) fn absent_node(&self) -> Option<u8> {
+        match self.fabric() {
+            Some(
+                FabricError::Unreachable { node }
+                | FabricError::Lost { node }
+                | FabricError::Disconnected { node },
+            ) => Some(*node),
+            _ => None,
+        }
+        .filter(|&node| node > 0)
+    }
+
     /// Returns whether the failed operation has not taken effect: it was refused, or a memory node
     /// could not be reached before anything was changed. It can then be repeated safely. If this
     /// returns false, an operation that changes data may have taken effect or not.

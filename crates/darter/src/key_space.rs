@@ -177,6 +177,23 @@ impl KeySpace {
         &place[self.front_bytes(place)..]
     }
 
+    /// Returns the least key whose place is this one or a greater one; `None` if there is none.
+    pub(crate) fn bound(self, place: &[u8]) -> Option<Vec<u8>> {
+        match (self, place) {
+            (Self::Program, [RESERVED, ..]) => None,
+            // Places that begin with ESCAPE go on with ESCAPE or RESERVED.
+            (Self::Program, [ESCAPE, rest @ ..]) => {
+                Some(if rest < &[ESCAPE][..] { vec![ESCAPE] } else { rest.to_vec() })
+            }
+            (Self::Program | Self::Whole, _) => Some(place.to_vec()),
+            (Self::Gateway | Self::Database(_), _) => {
+                let front = self.front(b"");
+                let before = (place < front).then(Vec::new);
+                place.strip_prefix(front).map(<[u8]>::to_vec).or(before)
+            }
+        }
+    }
+
     /// Converts places to keys.
     pub(crate) fn keys(self, mut pairs: Vec<KeyValue>) -> Vec<KeyValue> {
         for (place, _) in &mut pairs {
@@ -215,5 +232,31 @@ impl Places {
 
     pub(crate) fn to_vec(&self) -> Vec<&[u8]> {
         self.iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each bound of places, and the least key whose place is not below it, as found among many keys.
+    #[test]
+    fn bounds_of_places_are_bounds_of_keys() {
+        let bytes = [0, 1, b'd', 0xfd, ESCAPE, RESERVED];
+        let mut all: Vec<Vec<u8>> = vec![Vec::new()];
+        for length in 0..3 {
+            let longer: Vec<_> = all.iter().filter(|key| key.len() == length).cloned().collect();
+            all.extend(longer.iter().flat_map(|key| bytes.map(|byte| [&key[..], &[byte]].concat())));
+        }
+        all.sort();
+        for space in [KeySpace::Program, KeySpace::Gateway, KeySpace::Database(1), KeySpace::Whole] {
+            for place in &all {
+                let is_behind = |key: &&Vec<u8>| space.into_place((*key).clone()) >= *place;
+                let expected = all.iter().find(is_behind);
+                let bound = space.bound(place);
+                let found = bound.as_ref().and_then(|bound| all.iter().find(|key| *key >= bound));
+                assert_eq!(found, expected, "{space:?}, {place:x?}: {bound:x?}");
+            }
+        }
     }
 }

@@ -3,12 +3,15 @@
 use crate::support::gate::gated;
 use crate::support::{ENDLESS, LONG, Node};
 use darter::engine::Engine;
+use darter::salvage::{Gap, Salvaged};
 use darter::{Error, Store};
 use darter_fabric::block_on;
 use darter_fabric::tcp::TcpEndpoint;
 use darter_fabric::{Endpoint, ExpectedNode, Fabric, FabricError, GlobalAddr, OpKind, Tcp, TcpOptions};
 use darter_memnode::{MemNodeOptions, Region};
 use darter_pool::{AllocKind, Pool, PoolError, PoolOptions, erase_if_lost};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -172,6 +175,62 @@ fn an_absent_node_that_comes_back_without_its_memory_counts_as_lost() {
         let session = store.session().unwrap();
         let missing = (0..KEYS).find_map(|number| session.get(key(number)).err()).unwrap();
         assert!(matches!(missing, Error::Fabric(FabricError::Lost { node: 1 })), "{missing}");
+    }
+}
+
+/// A node that stays away, or is empty when it comes back, is given up: the pairs that do not need it
+/// stay, and the pool is whole.
+#[test]
+fn a_lost_node_is_given_up() {
+    for comes_back in [false, true] {
+        let (first, mut second) = (roomy(16 << 20, "127.0.0.1:0"), roomy(16 << 20, "127.0.0.1:0"));
+        let url = fill([&first, &second]);
+        let other = Store::open(&url).unwrap();
+        let store = Store::open(&url).unwrap();
+        let give_up = |store: &Store| store.give_up_nodes(&[1], &mut |_| ControlFlow::Continue(()));
+        let refused = give_up(&store).unwrap_err();
+        assert!(refused.to_string().contains("responds"), "{refused}");
+        let address = second.address.to_string();
+        second.end();
+        let _empty = comes_back.then(|| roomy(16 << 20, &address));
+        let readable = found(&store);
+        let (mut pairs, mut gaps) = (Vec::new(), Vec::new());
+        for found in store.salvage(..) {
+            match found.unwrap() {
+                Salvaged::Pair(key, value) => pairs.push((key, value)),
+                Salvaged::Gap(gap) => gaps.push(gap),
+            }
+        }
+        let all: BTreeMap<_, _> = (0..KEYS).map(|number| (key(number).to_vec(), value(number))).collect();
+        assert!(pairs.iter().all(|(key, value)| all.get(key) == Some(value)));
+        assert!(pairs.len() as u32 >= readable && (pairs.len() as u32) < KEYS, "{}", pairs.len());
+        let there: BTreeMap<_, _> = pairs.into_iter().collect();
+        let is_in = |gap: &Gap, key: &[u8]| {
+            gap.from[..] <= *key && gap.until.as_ref().is_none_or(|until| *key < until[..])
+        };
+        for key in all.keys().filter(|key| !there.contains_key(*key)) {
+            assert!(gaps.iter().any(|gap| is_in(gap, key)), "{key:?}");
+        }
+        let part = store.salvage("\x20".."\x40").filter(|found| matches!(found, Ok(Salvaged::Pair(..))));
+        assert_eq!(part.count(), there.range(b"\x20".to_vec()..b"\x40".to_vec()).count());
+        let refused = give_up(&store).unwrap_err();
+        assert!(refused.to_string().contains("other processes have the pool open"), "{refused}");
+        drop(other);
+        let given_up = give_up(&store).unwrap();
+        assert!(given_up.is_complete && given_up.objects > 0, "{given_up:?}");
+        for store in [store, Store::open(&url).unwrap()] {
+            let pairs = store.range(..).collect::<Result<BTreeMap<_, _>, _>>().unwrap();
+            assert!(pairs == there, "{} pairs instead of {}", pairs.len(), there.len());
+            assert!(store.usage().unwrap().nodes[1].is_removed());
+        }
+        let store = Store::open(&url).unwrap();
+        let check = store.check().unwrap();
+        assert!(check.is_sound(), "{:?}", check.violations);
+        for number in 0..KEYS {
+            store.put(key(number), value(number)).unwrap();
+        }
+        assert_eq!(found(&store), KEYS);
+        assert!(store.check().unwrap().is_sound());
     }
 }
 
