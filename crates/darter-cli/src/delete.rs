@@ -6,6 +6,7 @@
 
 use crate::Answer;
 use crate::arguments::NotationArgs;
+use crate::confirmation::is_confirmed;
 use crate::failure::{Failure, complain};
 use crate::named_table::{Keys, TableArgs};
 use crate::pool::PoolArgs;
@@ -14,7 +15,7 @@ use crate::signals::Interrupt;
 use darter::{ScanRange, Store};
 use darter_fabric::counted;
 use std::ffi::OsString;
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::Write;
 use std::ops::Bound;
 
 /// Number of keys that are read, and then deleted, at a time.
@@ -86,7 +87,7 @@ impl DelArgs {
                 complain("there are no keys in this range");
                 return Ok(Answer::No);
             }
-            if !is_confirmed(keys)? {
+            if !is_confirmed("delete", &counted(keys, "key"))? {
                 complain("nothing was deleted");
                 return Ok(Answer::No);
             }
@@ -105,24 +106,6 @@ fn count(table: &mut Keys, range: &ScanRange) -> Result<u64, Failure> {
         Ok(true)
     })?;
     Ok(keys)
-}
-
-/// Asks for confirmation on a terminal.
-///
-/// # Errors
-/// Fails if stdin or stderr is not a terminal.
-fn is_confirmed(keys: u64) -> Result<bool, Failure> {
-    let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
-    let keys = counted(keys, "key");
-    if !stdin.is_terminal() || !stderr.is_terminal() {
-        return Err(Failure::usage(format_args!(
-            "this would delete {keys}; add --yes to delete without confirmation"
-        )));
-    }
-    let mut answer = String::new();
-    write!(stderr, "delete {keys}? [y/N] ").and_then(|()| stderr.flush()).map_err(Failure::failed)?;
-    stdin.lock().read_line(&mut answer).map_err(Failure::failed)?;
-    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }
 
 /// Deletes the keys of a range, in order. Returns the number of keys deleted.

@@ -134,6 +134,17 @@ impl PoolArgs {
     }
 }
 
+/// Adds to the failure to open a pool of which memory nodes are lost that node 0 is needed.
+pub(crate) fn without_first_node(failure: Failure) -> Failure {
+    match failure {
+        Failure::Failed(what) => Failure::failed(format_args!(
+            "{what}; without memory node 0, which has the pool's members and root words, nothing of the pool can be read: \
+             if it is lost, create a new pool and restore the last backup"
+        )),
+        other => other,
+    }
+}
+
 /// Warns if a pool's file system has less free space than the pool may come to need.
 fn warn_of_missing_space(store: &Store) {
     if let Provider::Local(local) = store.pool().fabric().inner()

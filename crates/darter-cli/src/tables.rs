@@ -27,7 +27,8 @@ fn lost_text(node: u8, address: &str) -> String {
          and no new data is placed\non it; all others fail. To restore all keys, create a new, empty pool on the \
          same memory nodes, and restore\nthe last export: `darter pool create --overwrite` and `darter import`. \
          Gateways then serve the new pool, as do\nprograms that accept it (`StoreOptions::accept_new_pool`). Nodes with `--durability log`, \
-         `--file` or replicas keep their contents."
+         `--file` or replicas keep their contents.\nTo keep the other keys instead, see `darter export \
+         --skip-unreachable` and `darter pool remove-node --lost`."
     )
 }
 

@@ -5,6 +5,7 @@ use crate::Answer;
 use crate::arguments::seconds;
 use crate::drain::DrainCommand;
 use crate::failure::{Failure, complain};
+use crate::remove_node::RemoveNodeCommand;
 use crate::tables::print_pool;
 use darter::engine::{Engine, OrderedIndex};
 use darter::{PoolUrl, Scheme, Store};
@@ -32,6 +33,8 @@ pub enum PoolCommand {
     AddNode(AddNodeCommand),
     /// Move everything off a memory node while programs work, and remove it from the pool
     Drain(DrainCommand),
+    /// Give up memory nodes that do not come back, and make the pool whole without the keys on them
+    RemoveNode(RemoveNodeCommand),
     /// Describe a pool: its nodes, their space, and its members
     Status(StatusCommand),
     /// Make another replica of a memory group the primary, for example before maintenance
@@ -105,6 +108,7 @@ impl PoolCommand {
             Self::Create(command) => command.run(),
             Self::AddNode(command) => command.run(),
             Self::Drain(command) => command.run(),
+            Self::RemoveNode(command) => command.run(),
             Self::Status(command) => command.run(),
             Self::Handoff(command) => command.run(),
         }

@@ -17,6 +17,7 @@ mod groups;
 mod help;
 mod interrupt;
 mod load;
+mod lost_nodes;
 mod memnode;
 mod operating;
 mod outputs;
