@@ -84,7 +84,7 @@ typedef enum darter_status {
   DARTER_ERROR_FULL = -4,
   // The pool is full until a stopped process, which the message names, continues or ends.
   DARTER_ERROR_HELD_BACK = -5,
-  // The store was opened with DARTER_READ_ONLY.
+  // The store was opened with DARTER_READ_ONLY, or its token is a read-only one.
   DARTER_ERROR_READ_ONLY = -6,
   // Another client changed a key of the transaction. Nothing has changed; run it again.
   DARTER_ERROR_CONFLICT = -7,

@@ -171,6 +171,11 @@ impl ClientArgs {
 pub struct NodeArgs {
     #[command(flatten)]
     token: TokenArgs,
+    /// File with the token of clients that may only read: the node refuses everything of theirs that
+    /// would change data. Of several lines, each a token, all are accepted. It is read again when it
+    /// changes
+    #[arg(help_heading = HEADING, long, value_name = "FILE", requires = "token_file", conflicts_with = "device")]
+    read_only_token_file: Option<PathBuf>,
     #[command(flatten)]
     identity: IdentityArgs,
     /// Require client certificates signed by the CAs in this PEM file
@@ -183,7 +188,12 @@ impl NodeArgs {
     pub(crate) fn options(&self) -> Result<MemNodeOptions, Failure> {
         let tls = |identity| NodeTls::from_files(identity, self.tls_client_ca.as_deref());
         let tls = self.identity.files().map(tls).transpose().map_err(Failure::usage)?;
-        Ok(MemNodeOptions { token: self.token.content()?, tls, ..MemNodeOptions::default() })
+        Ok(MemNodeOptions {
+            token: self.token.content()?,
+            read_only_token: secrets(self.read_only_token_file.as_deref(), "read-only token")?,
+            tls,
+            ..MemNodeOptions::default()
+        })
     }
 
     /// Returns the options of a client in this process that connects to memory nodes, including

@@ -29,6 +29,7 @@ Examples:
   darter memnode --listen 10.0.0.1:7000 --size 8G --file /var/lib/darter/region --token-file token
   darter memnode --listen 10.0.0.1:7000 --size 8G --durability log --log /var/lib/darter/log --token-file token
   darter memnode --listen 10.0.0.1:7000 --size 8G --token-file token --limits limits.toml
+  darter memnode --listen 10.0.0.1:7000 --size 8G --token-file token --read-only-token-file readers
   darter memnode --listen 10.0.0.1:7000 --size 8G --huge-pages --rdma mlx5_0 --token-file token
   darter memnode --listen 10.0.0.1:7000 --size 8G --token-file token --views etcd://10.0.0.9:2379/darter \
     --replicas 10.0.0.1:7000+10.0.0.2:7000

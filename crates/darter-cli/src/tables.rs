@@ -85,9 +85,10 @@ pub(crate) fn print_pool(out: &mut impl Write, usage: &PoolUsage) -> std::io::Re
         writeln!(out, "\n{}", table(&header, replicas))?;
     }
     let members = usage.members.iter().map(|member| {
-        let who = if member.is_me { "this command" } else { "" };
+        let remarks = [(member.is_me, "this command"), (member.reads_only, "only reads")];
+        let remarks: Vec<_> = remarks.iter().filter(|(is_so, _)| *is_so).map(|(_, remark)| *remark).collect();
         let numbers = [member.slot.into(), member.pid, member.epoch, member.nodes].map(|n| n.to_string());
-        numbers.into_iter().chain([member.lease_left_ms.to_string(), who.to_owned()]).collect()
+        numbers.into_iter().chain([member.lease_left_ms.to_string(), remarks.join(", ")]).collect()
     });
     let header = ["member", "process", "epoch", "nodes it reaches", "lease left, ms", ""];
     writeln!(out, "\n{}", table(&header, members))

@@ -80,6 +80,16 @@ pub enum FabricError {
         /// The node.
         node: u8,
     },
+    /// A memory node lets this process only read, because its token is a read-only one. Of the verbs
+    /// to that node, none has taken effect.
+    #[error(
+        "memory node {node} lets this process only read, since its token is a read-only one, and refused a change; to \
+         change data, open the pool with a token of the node's `--token-file`"
+    )]
+    ReadOnly {
+        /// The node.
+        node: u8,
+    },
     /// The process has forked since the pool was opened, and this is the child: the pool's member
     /// belongs to the parent.
     #[error("this pool was opened before the process forked; open it again in this process")]
@@ -128,6 +138,7 @@ impl FabricError {
             Self::Unreachable { node } => Self::Unreachable { node },
             Self::Lost { node } => Self::Lost { node },
             Self::Fenced => Self::Fenced,
+            Self::ReadOnly { node } => Self::ReadOnly { node },
             Self::Forked => Self::Forked,
             Self::Forgotten { node } => Self::Forgotten { node },
             Self::NotDurable(ref told) => Self::NotDurable(told.clone()),

@@ -169,6 +169,9 @@ pub struct Capabilities {
     pub inline_bytes: u32,
     /// Procedures can be called, if a node has any ([`Endpoint::call`]).
     pub calls: bool,
+    /// A memory node lets this process only read: of its memory, the process may change its own
+    /// member line ([`crate::member_lines`]).
+    pub reads_only: bool,
     /// How long a node may be silent during a failover to another replica. Leases must be longer.
     pub failover: Duration,
 }

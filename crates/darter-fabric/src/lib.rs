@@ -17,6 +17,7 @@
 //! - `rdma`: the same memory nodes through an RDMA device (feature `tcp`).
 //! - [`Provider`]: one type for all providers, also for those of other crates.
 //! - [`decorate`]: wrappers that count, trace, fail or delay the verbs of any provider.
+//! - [`member_lines`]: what memory nodes know of a pool's member lines.
 //! - [`PoolUrl`]: the name of a pool on a command line.
 //! - [`block_on`], [`run_all`]: run one future, or many concurrently, on the calling thread.
 //! - [`ExternalDriver`]: drives the connections of a thread that another executor runs.
@@ -62,6 +63,7 @@ pub mod files;
 mod foreign;
 mod fork;
 pub mod local;
+pub mod member_lines;
 mod membership;
 mod observe;
 mod op;
@@ -89,7 +91,7 @@ pub use call_fault::{CallError, CallFault, MESSAGE_BYTES_MAX, ProcedureError};
 pub use clock::lease_clock;
 pub use counted::{counted, inflected};
 pub use counters::{Counters, OpCounters};
-pub use decorate::{Counting, Delaying, Failing, Tracing};
+pub use decorate::{Counting, Delaying, Failing, Reading, Tracing};
 pub use endpoint::{Endpoint, Orphans};
 pub use error::{FabricError, IoFailure, NotDurable, OutOfBounds, Refusal};
 pub use executor::{ExternalDriver, block_on, run_all};

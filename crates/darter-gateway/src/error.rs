@@ -16,6 +16,12 @@ pub enum GatewayError {
         /// The error from the system.
         source: io::Error,
     },
+    /// The pool can only be read.
+    #[error(
+        "the token for the memory nodes is a read-only one, and a gateway writes to the pool by itself; use a token that \
+         may write, and restrict the gateway's clients by users with `+@read` (docs/gateway.md)"
+    )]
+    ReadOnly,
     /// The users of the pool cannot be read.
     #[error("cannot read the users of the pool: {0}")]
     Users(DatabaseError),

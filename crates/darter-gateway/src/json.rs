@@ -77,6 +77,7 @@ pub fn pool(usage: &PoolUsage) -> Value {
                 "epoch": member.epoch,
                 "lease_left_ms": member.lease_left_ms,
                 "nodes": member.nodes,
+                "reads_only": member.reads_only,
                 "is_me": member.is_me,
             })
         })

@@ -73,6 +73,7 @@ pub use request::{Arguments, Malformed, Parser, Step};
 pub use table::page as commands_page;
 
 use darter::Store;
+use darter::engine::Engine;
 use error::system;
 use state::GatewayState;
 use std::net::{SocketAddr, TcpListener};
@@ -93,12 +94,16 @@ impl Gateway {
     /// Listens at an address, for clients of a store.
     ///
     /// # Errors
-    /// Fails if the gateway cannot listen on the address, or if it cannot read the users of the pool.
+    /// Fails if the gateway cannot listen on the address, if it cannot read the users of the pool, or
+    /// if the store's token is a read-only one.
     pub fn bind(
         address: SocketAddr,
         store: Store,
         mut options: GatewayOptions,
     ) -> Result<Self, GatewayError> {
+        if store.pool().reads_only() {
+            return Err(GatewayError::ReadOnly);
+        }
         let listener =
             TcpListener::bind(address).map_err(|source| GatewayError::Listen { address, source })?;
         // A second call replaces the backlog of 128 that `bind` has set.

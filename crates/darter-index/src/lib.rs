@@ -21,6 +21,8 @@ mod mark;
 mod ordered;
 mod quiver;
 pub mod radix;
+#[cfg(test)]
+mod reading;
 pub mod snapshot;
 
 pub use any::{AnyIndex, IncrementalStats, IndexKind, IndexOptions};

@@ -3,7 +3,8 @@
 //!
 //! The mark lies in a different sector than the root words. An index sets it when it is opened,
 //! after its kind word was set and before anything can be stored. So a creator that dies in between
-//! leaves an index without a mark, and the next client to open it sets the mark.
+//! leaves an index without a mark, and the next client to open it, unless it may only read, sets the
+//! mark.
 
 use crate::{IndexError, Result};
 use darter_fabric::{Fabric, GlobalAddr};
@@ -27,7 +28,7 @@ pub(crate) async fn verify<F: Fabric>(
     if found != kind {
         return Err(IndexError::NoIndex { expected, found });
     }
-    if mark == 0 {
+    if mark == 0 && !client.pool().reads_only() {
         let addr = client.pool().index_mark();
         client.cas(addr, 0, kind).await?;
     }

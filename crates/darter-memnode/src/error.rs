@@ -103,7 +103,7 @@ pub enum MemNodeError {
         /// The reason.
         what: &'static str,
     },
-    /// Limits cannot be combined with other options.
+    /// Limits, or read-only tokens, cannot be combined with other options.
     #[error("{what}")]
     LimitOptions {
         /// The reason.

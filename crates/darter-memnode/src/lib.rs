@@ -102,14 +102,10 @@ impl MemNode {
             .map_err(|error| MemNodeError::Listen { address, source: error.into() })?;
         listener.set_nonblocking(true).map_err(system("set up the listening socket"))?;
         let Region { memory, ledger, log, replica, remembered } = region;
+        options.verify()?;
         if log.is_some() && options.device.is_some() {
             return Err(MemNodeError::LogOptions {
                 what: "a region with a log cannot be reached through an RDMA device: its verbs bypass the log",
-            });
-        }
-        if options.limits.is_some() && options.device.is_some() {
-            return Err(MemNodeError::LimitOptions {
-                what: "limits cannot be combined with an RDMA device: its verbs bypass the node's processor",
             });
         }
         if options.group.is_some() && (ledger.is_some() || options.device.is_some() || options.workers > 0) {

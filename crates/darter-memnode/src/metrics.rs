@@ -47,7 +47,7 @@ impl From<Refusal> for RefusedFor {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Version => Self::Version,
-            Refusal::Credentials => Self::Credentials,
+            Refusal::Credentials | Refusal::ReadOnly => Self::Credentials,
             Refusal::Fenced | Refusal::Forgotten => Self::Fenced,
             Refusal::Busy => Self::Busy,
             Refusal::Closing => Self::Closing,
@@ -99,6 +99,8 @@ pub struct MemNodeMetrics {
     pub(crate) accepted: Counter,
     pub(crate) refused: [Counter; RefusedFor::NAMES.len()],
     pub(crate) dropped: [Counter; DroppedFor::NAMES.len()],
+    /// Requests refused because their session may only read.
+    pub(crate) read_only_refusals: Counter,
     pub(crate) sessions: Counter,
     pub(crate) fenced_sessions: Counter,
     pub(crate) queue_pairs: Counter,
@@ -178,6 +180,7 @@ impl MemNodeMetrics {
             accepted: Counter::default(),
             refused: Default::default(),
             dropped: Default::default(),
+            read_only_refusals: Counter::default(),
             sessions: Counter::default(),
             fenced_sessions: Counter::default(),
             queue_pairs: Counter::default(),

@@ -81,6 +81,8 @@ impl Collector for MemNodeMetrics {
         page.counters("refused_connections", "Connections refused", None, refused)?;
         let dropped = labelled("reason", DroppedFor::NAMES, &self.dropped);
         page.counters("dropped_connections", "Connections that the node dropped", None, dropped)?;
+        let help = "Requests refused because their session's token is a read-only one";
+        page.counter("read_only_refusals", help, None, self.read_only_refusals.get())?;
         page.gauge("sessions", "Connected sessions", None, self.sessions.get())?;
         let fenced = self.fenced_sessions.get();
         page.gauge("fenced_sessions", "Fenced sessions that the node remembers", None, fenced)?;

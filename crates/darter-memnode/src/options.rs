@@ -1,5 +1,6 @@
 //! The options of a memory node.
 
+use crate::error::MemNodeError;
 use crate::group::GroupOptions;
 use crate::limits::Limits;
 use darter_fabric::Procedures;
@@ -13,6 +14,10 @@ pub struct MemNodeOptions {
     /// The secrets of which clients must prove to know one. If there are none, any client that can
     /// connect is accepted.
     pub token: Secrets,
+    /// Secrets whose clients may only read: the node refuses every request of theirs that would change
+    /// more than their own member line of a pool. A secret that is among both kinds is of this kind.
+    /// Needs `token`, and is not supported with `device`.
+    pub read_only_token: Secrets,
     /// The TLS configuration. Without TLS, others on the network can read and change the traffic.
     pub tls: Option<NodeTls>,
     /// Registers the region with this RDMA device and pairs queues with clients that request it;
@@ -55,12 +60,32 @@ pub struct MemNodeOptions {
 }
 
 impl MemNodeOptions {
+    /// Verifies that limits and read-only tokens can be kept.
+    ///
+    /// # Errors
+    /// [`MemNodeError::LimitOptions`] if not.
+    pub(crate) fn verify(&self) -> Result<(), MemNodeError> {
+        let has_readers = !self.read_only_token.current().is_empty();
+        let what = if self.limits.is_some() && self.device.is_some() {
+            "limits cannot be combined with an RDMA device: its verbs bypass the node's processor"
+        } else if has_readers && self.device.is_some() {
+            "a read-only token cannot be combined with an RDMA device: its verbs bypass the node's processor, which could \
+             not refuse them"
+        } else if has_readers && self.token.current().is_empty() {
+            "a read-only token needs a token of clients that may write: without one, every client may write"
+        } else {
+            return Ok(());
+        };
+        Err(MemNodeError::LimitOptions { what })
+    }
+
     /// Returns the credentials that were read from files.
     pub fn credentials(&self) -> Vec<Credential> {
         let tls = self.tls.as_ref().map(NodeTls::credential);
         let to_replicas = self.group.as_ref().and_then(|group| group.tls.as_ref()).map(ClientTls::credential);
         let limits = self.limits.as_ref().map(Limits::credential);
-        self.token.credential().into_iter().chain(tls).chain(to_replicas).chain(limits).collect()
+        let tokens = [&self.token, &self.read_only_token].into_iter().filter_map(Secrets::credential);
+        tokens.chain(tls).chain(to_replicas).chain(limits).collect()
     }
 }
 
@@ -68,6 +93,7 @@ impl Default for MemNodeOptions {
     fn default() -> Self {
         Self {
             token: Secrets::default(),
+            read_only_token: Secrets::default(),
             tls: None,
             device: None,
             procedures: Procedures::new(),

@@ -351,7 +351,7 @@ impl<F: Fabric> Client<F> {
     ///
     /// # Errors
     /// [`PoolError::TooLarge`]; [`PoolError::OutOfSpace`], which leaves all stored data intact;
-    /// fabric errors.
+    /// [`PoolError::ReadOnly`]; fabric errors.
     #[inline]
     pub async fn alloc(&mut self, node: u8, bytes: u64, kind: AllocKind) -> Result<GlobalAddr, PoolError> {
         if !self.stock.is_refused()
@@ -379,6 +379,7 @@ impl<F: Fabric> Client<F> {
     async fn alloc_slowly(&mut self, node: u8, bytes: u64, kind: AllocKind) -> Result<GlobalAddr, PoolError> {
         let Self { pool, link, stock, reclaimer, .. } = self;
         let (process, endpoint) = (&*pool.process, &mut **link);
+        process.members.verify_may_write()?;
         let preferred = (node, process.members.usable_nodes());
         let shortage = match stock.look_elsewhere(&process.blocks, endpoint, preferred, bytes, kind)? {
             Found::Object(addr) => return Ok(addr),

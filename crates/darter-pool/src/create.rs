@@ -48,8 +48,11 @@ impl<F: Fabric> Pool<F> {
     ///
     /// # Errors
     /// [`PoolError::AlreadyAPool`], [`PoolError::BeingCreated`], [`PoolError::TooSmall`],
-    /// [`PoolError::Options`]; fabric errors.
+    /// [`PoolError::Options`], [`PoolError::ReadOnly`]; fabric errors.
     pub async fn create(fabric: F, options: &PoolOptions) -> Result<Self, PoolError> {
+        if fabric.capabilities().reads_only {
+            return Err(PoolError::ReadOnly);
+        }
         let sizes = members::node_sizes(&fabric)?;
         if let Some(node) = (0..sizes.len() as u8).find(|&node| fabric.remote_nodes().is_absent(node)) {
             return Err(FabricError::Unreachable { node }.into());

@@ -130,6 +130,12 @@ pub enum PoolError {
          by itself"
     )]
     Evicted,
+    /// The memory nodes let this process only read. Nothing was changed.
+    #[error(
+        "this process may only read the pool, since its token is a read-only one, and nothing was changed; to change \
+         data, open the pool with a token of the memory nodes' `--token-file`"
+    )]
+    ReadOnly,
     /// A snapshot begins at this moment, and no operation that changes keys may begin.
     #[error(
         "a snapshot of the pool begins at this moment; nothing was changed: try again in some milliseconds"

@@ -258,9 +258,10 @@ impl<F: Fabric> Pool<F> {
     /// whether a member is alive, waits until the member gives a sign of life or has lapsed.
     ///
     /// # Errors
-    /// As [`Pool::maintain`].
+    /// [`PoolError::ReadOnly`]; those of [`Pool::maintain`].
     pub async fn evict(&self, client: &mut Client<F>) -> Result<(), PoolError> {
         let (process, endpoint) = client.parts();
+        process.members.verify_may_write()?;
         let Process { blocks, members, reclamation, .. } = process;
         reclamation.evict_gone(endpoint, blocks, members).await
     }
@@ -270,9 +271,10 @@ impl<F: Fabric> Pool<F> {
     /// [`Pool::finish_adoption`].
     ///
     /// # Errors
-    /// [`PoolError::Damaged`]; fabric errors.
+    /// [`PoolError::Damaged`]; [`PoolError::ReadOnly`]; fabric errors.
     pub async fn adopt(&self, client: &mut Client<F>) -> Result<Adoption, PoolError> {
         let (process, endpoint) = client.parts();
+        process.members.verify_may_write()?;
         process.adopt(endpoint).await
     }
 
@@ -315,9 +317,10 @@ impl<F: Fabric> Pool<F> {
     ///
     /// # Errors
     /// [`PoolError::SnapshotTaken`]; [`PoolError::SnapshotHeldBack`];
-    /// [`PoolError::SnapshotUnknown`]; those of [`Pool::maintain`].
+    /// [`PoolError::SnapshotUnknown`]; [`PoolError::ReadOnly`]; those of [`Pool::maintain`].
     pub async fn begin_snapshot(&self, client: &mut Client<F>) -> Result<SnapshotId, PoolError> {
         let (process, endpoint) = client.parts();
+        process.members.verify_may_write()?;
         let Process { blocks, members, reclamation, .. } = process;
         reclamation.begin_snapshot(endpoint, blocks, members).await
     }

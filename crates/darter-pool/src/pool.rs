@@ -84,6 +84,14 @@ impl<F: Fabric> Pool<F> {
         self.process.reclamation.extension()
     }
 
+    /// Returns whether this process may only read, since the token that it has shown to the memory
+    /// nodes is a read-only one. Then everything that changes the pool fails with
+    /// [`PoolError::ReadOnly`].
+    #[inline]
+    pub fn reads_only(&self) -> bool {
+        self.process.members.reads_only()
+    }
+
     /// Returns the pool's random id.
     pub fn id(&self) -> u64 {
         self.process.members.superblock().pool_id

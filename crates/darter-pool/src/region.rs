@@ -19,7 +19,7 @@
 //!                     +--------------------------------------------+
 //! ```
 
-use darter_fabric::{GlobalAddr, SUPERBLOCK_BYTES};
+use darter_fabric::{GlobalAddr, SUPERBLOCK_BYTES, member_lines};
 
 /// Words on node 0 that belong to the index.
 pub const ROOT_WORDS: usize = 64;
@@ -59,6 +59,13 @@ const _: () = assert!(
         && MEMBERS_AT >= SUPERBLOCK_BYTES
 );
 const _: () = assert!(DIRECTORY_AT == 20480 && TABLE_AT == 53248);
+// What memory nodes let a session with a read-only token change.
+const _: () = assert!(
+    MEMBERS_AT == member_lines::MEMBER_LINES_AT
+        && MEMBERS as u64 == member_lines::MEMBER_LINES
+        && MEMBER_BYTES == member_lines::MEMBER_LINE_BYTES
+        && LINES_AT == member_lines::MEMBER_LINES_USED_AT
+);
 
 /// The address of the index's mark.
 pub(crate) fn index_mark() -> GlobalAddr {

@@ -1,6 +1,6 @@
 //! How much of a pool each member holds.
 
-use darter_fabric::{Durability, Fabric, ReplicaStatus};
+use darter_fabric::{Durability, Fabric, ReplicaStatus, member_lines};
 
 use crate::blocks::{AllocKind, BlockState, BlockWord, MemberId};
 use crate::error::PoolError;
@@ -133,6 +133,8 @@ pub struct MemberUsage {
     pub has_garbage: bool,
     /// Number of memory nodes that it can reach; a node is used once all members can reach it.
     pub nodes: u64,
+    /// Whether it only reads, since its token is a read-only one.
+    pub reads_only: bool,
     /// Whether it is this process.
     pub is_me: bool,
 }
@@ -234,6 +236,7 @@ pub(crate) async fn usage<F: Fabric>(
         lease_left_ms: left(process.members.silent_ms(slot, line)),
         has_garbage: line.has_garbage,
         nodes: line.nodes,
+        reads_only: line.heartbeat & member_lines::READS_ONLY != 0,
         is_me: slot == u32::from(me.member),
     });
     let magazine_bytes = blocks.magazine_bytes();

@@ -328,6 +328,7 @@ impl Fabric for Sim {
             durability: if medium == Medium::Never { Durability::Never } else { Durability::OnCompletion },
             inline_bytes: 0,
             calls: true,
+            reads_only: false,
             failover: Duration::ZERO,
         }
     }

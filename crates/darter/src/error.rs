@@ -182,7 +182,7 @@ pub enum ErrorKind {
     Exists,
     /// The file or memory does not hold a pool.
     NotAPool,
-    /// The store was opened for reading only.
+    /// The store was opened for reading only, or by a token that allows only that.
     ReadOnly,
     /// The key or the value can never be stored in this pool.
     TooLong,
@@ -448,6 +448,7 @@ fn kind_of_pool(error: &PoolError) -> ErrorKind {
         PoolError::TooLarge { .. } => ErrorKind::TooLong,
         PoolError::OutOfSpace { .. } => ErrorKind::Full,
         PoolError::HeldBack(_) => ErrorKind::HeldBack,
+        PoolError::ReadOnly => ErrorKind::ReadOnly,
         PoolError::ChangesHeld
         | PoolError::SnapshotTaken { .. }
         | PoolError::SnapshotOpen
@@ -464,6 +465,7 @@ fn kind_of_fabric(error: &FabricError) -> ErrorKind {
     match error {
         FabricError::Geometry(_) => ErrorKind::Usage,
         FabricError::Forked => ErrorKind::Forked,
+        FabricError::ReadOnly { .. } => ErrorKind::ReadOnly,
         error if error.is_bad_address() => ErrorKind::Damaged,
         _ => ErrorKind::Other,
     }

@@ -57,7 +57,8 @@ impl OpenStore {
     pub(crate) fn new(open: OpenIndex, options: &StoreOptions) -> Arc<Self> {
         let open = Arc::new(open);
         open.pool.limit_blocks(options.quota_bytes, options.reserve_bytes);
-        let sweeper = (options.maintenance && options.sweep).then(|| Sweeper::new(Arc::clone(&open)));
+        let sweeps = options.maintenance && options.sweep && !open.pool.reads_only();
+        let sweeper = sweeps.then(|| Sweeper::new(Arc::clone(&open)));
         let open = Held(Some(open));
         Arc::new(Self { upkeep: OnceLock::new(), sweeper, open, auto_adjust: options.auto_adjust })
     }

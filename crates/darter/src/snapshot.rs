@@ -75,8 +75,9 @@ impl Store {
     /// Fails with [`PoolError::SnapshotTaken`] while another snapshot of the pool is open, in any
     /// process; with [`PoolError::SnapshotHeldBack`] if a process that has the pool open is stopped in
     /// the middle of an operation, and with [`PoolError::SnapshotUnknown`] if one is of a version without
-    /// snapshots; with [`Error::ReadOnly`] in a store that was opened read-only, since
-    /// a snapshot needs room in the pool; or if the pool fails.
+    /// snapshots; with [`Error::ReadOnly`] in a store that was opened read-only, and with
+    /// [`PoolError::ReadOnly`] if the token is a read-only one, since a snapshot needs room in the
+    /// pool; or if the pool fails.
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
         Snapshot::begin(self.membership(), KeySpace::Program)
     }

@@ -18,6 +18,7 @@ use crate::membership::Membership;
 use crate::{Change, Error, KeyRange};
 use darter_fabric::Counters;
 use darter_index::{Condition, KeyValue, OrderedIndex, PutOutcome, ScanRange};
+use darter_pool::PoolError;
 use std::ops::Bound;
 use std::pin::pin;
 use std::sync::Arc;
@@ -55,10 +56,16 @@ impl Worker {
         Ok(Self { link, space, is_read_only, place: Vec::new(), transaction: None })
     }
 
-    /// Fails if the store was opened read-only.
+    /// Fails if the store was opened read-only, or by a read-only token.
     #[inline]
     fn verify_writable(&self) -> Result<(), Error> {
-        if self.is_read_only { Err(Error::ReadOnly) } else { Ok(()) }
+        if self.is_read_only {
+            Err(Error::ReadOnly)
+        } else if self.link.open.pool.reads_only() {
+            Err(PoolError::ReadOnly.into())
+        } else {
+            Ok(())
+        }
     }
 
     /// Continues in another key space. A transaction in progress goes on, and includes the keys of

@@ -166,6 +166,7 @@ impl Fabric for Model {
             durability: Durability::Never,
             inline_bytes: self.spec.inline_bytes as u32,
             calls: true,
+            reads_only: false,
             failover: Duration::ZERO,
         }
     }

@@ -395,3 +395,51 @@ fn bad_arguments_exit_with_2() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));
     }
 }
+
+#[test]
+fn commands_read_with_a_read_only_token_and_change_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (token, readers) = (at("token"), at("readers"));
+    std::fs::write(&token, "open sesame\n").unwrap();
+    std::fs::write(&readers, "read sesame\n").unwrap();
+    let node = memnode(&["--token-file", &token, "--read-only-token-file", &readers]);
+    let url = format!("tcp://{}", node.address);
+    let run = |arguments: &[&str], token: &str| {
+        darter(&[arguments, &["--pool", &url, "--token-file", token]].concat())
+    };
+    assert!(run(&["pool", "create"], &token).status.success());
+    assert!(run(&["put", "k", "v"], &token).status.success());
+    let got = run(&["get", "k"], &readers);
+    assert_eq!(String::from_utf8_lossy(&got.stdout).trim(), "v", "{}", said(&got));
+    let export = at("all.tsv");
+    for command in
+        [&["scan"][..], &["export", &export], &["stats"], &["tree"], &["check"], &["pool", "status"]]
+    {
+        let read = run(command, &readers);
+        assert!(read.status.success(), "{command:?}: {}", said(&read));
+    }
+    let status = said(&run(&["pool", "status"], &readers));
+    assert!(status.contains("this command, only reads"), "{status}");
+    let backups = at("backups");
+    for command in [
+        &["put", "k", "w"][..],
+        &["del", "k"],
+        &["import", &export],
+        &["backup", &backups],
+        &["check", "--repair"],
+        &["pool", "add-node", "127.0.0.1:1"],
+        &["serve", "--resp", "127.0.0.1:0"],
+    ] {
+        let refused = run(command, &readers);
+        assert_eq!(refused.status.code(), Some(1), "{command:?}: {}", said(&refused));
+        assert!(said(&refused).contains("read-only"), "{command:?}: {}", said(&refused));
+    }
+    let kept = run(&["get", "k"], &token);
+    assert_eq!(String::from_utf8_lossy(&kept.stdout).trim(), "v", "{}", said(&kept));
+    let start = ["memnode", "--listen", "127.0.0.1:0", "--size", "1M", "--read-only-token-file", &readers];
+    for options in [&[][..], &["--token-file", &token, "--rdma", "mlx5_0"]] {
+        let refused = darter(&[&start, options].concat());
+        assert_eq!(refused.status.code(), Some(2), "{options:?}: {}", said(&refused));
+    }
+}

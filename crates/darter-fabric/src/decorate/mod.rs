@@ -7,6 +7,7 @@
 //! | [`Failing`] | an error at a chosen verb or batch, as if the client had died there |
 //! | [`Delaying`] | pending polls before and after the verbs, at which a future can be dropped; random delays |
 //! | [`Aging`] | how soon memory is written again |
+//! | [`Reading`] | the refusals of a memory node whose client has a read-only token |
 //!
 //! They stack: each forwards the methods that it does not handle.
 
@@ -15,6 +16,7 @@ mod counting;
 mod delaying;
 mod failing;
 mod jitter;
+mod reading;
 mod tracing;
 
 pub use aging::{AGES, AgeTally, Ages, Aging, AgingEndpoint};
@@ -22,6 +24,7 @@ pub use counting::{Counting, CountingEndpoint};
 pub use delaying::{Delay, Delaying, DelayingEndpoint};
 pub use failing::{FailPlan, FailPoint, Failing, FailingEndpoint};
 pub use jitter::{Jitter, JitterCounts, JitterTally};
+pub use reading::{Reading, ReadingEndpoint};
 pub use tracing::{Trace, TracedVerb, Tracing, TracingEndpoint};
 
 /// Implements [`crate::Membership`] for a decorator by its `inner` fabric.

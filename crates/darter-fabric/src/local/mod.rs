@@ -483,6 +483,7 @@ impl Fabric for Local {
             },
             inline_bytes: u32::MAX,
             calls: true,
+            reads_only: false,
             failover: Duration::ZERO,
         }
     }

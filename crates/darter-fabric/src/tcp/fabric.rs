@@ -19,6 +19,7 @@ use crate::{
 use std::any::Any;
 use std::io::ErrorKind;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Memory nodes reached over TCP. Clones reach the same nodes as the same session.
@@ -108,6 +109,9 @@ impl Tcp {
                      `tcp://…`"
                 )
             }));
+        }
+        if welcome.flags & wire::READS_ONLY != 0 {
+            self.links.session.reads_only.store(true, Ordering::Relaxed);
         }
         let boot_id = Some(welcome.boot_id);
         let is_durable = welcome.flags & wire::IS_DURABLE != 0;
@@ -373,6 +377,7 @@ impl Fabric for Tcp {
             // With a device, the processor's atomics would not be atomic with respect to clients'
             // atomics. A procedure's verbs would bypass a group's replicas.
             calls: is_by_processor && !has_group,
+            reads_only: session.reads_only.load(Ordering::Relaxed),
             // A replica is suspected, then the store of views is used, with a second attempt if
             // that is slow.
             failover: patience * 2,

@@ -6,7 +6,7 @@ use crate::rdma::Adapter;
 use crate::{FabricError, random_word};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -45,6 +45,8 @@ pub(super) struct Session {
     pub lost: Arc<AbsentNodes>,
     /// Nodes that have left the pool. They count as absent.
     pub retired: AbsentNodes,
+    /// A node lets this session only read, because its token is a read-only one.
+    pub reads_only: AtomicBool,
     /// Number of channels to memory groups so far.
     channels: AtomicU32,
 }
@@ -165,6 +167,7 @@ impl Session {
             absent: Arc::default(),
             retired: AbsentNodes::default(),
             lost: Arc::default(),
+            reads_only: AtomicBool::new(false),
             channels: AtomicU32::new(0),
         })
     }

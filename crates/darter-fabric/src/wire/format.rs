@@ -22,8 +22,8 @@
 //! speaks and a nonce of zeros, and closes the connection ([`super::Versions`]). All of it may use
 //! TLS ([`super::ClientTls`]), which does not change the format.
 //!
-//! Within a version, a node announces what it can do by the welcome's flags. Both ends ignore flags
-//! that they do not know, and words that are zero here.
+//! Within a version, a node announces what it can do by the welcome's flags, and a client by those of
+//! its hello. Both ends ignore flags that they do not know, and words that are zero here.
 //!
 //! A connection is a reliable ordered channel, so requests execute, and their replies come, in the
 //! order they were sent; the id detects a peer that lost synchronization. Only the reply to a call
@@ -114,10 +114,13 @@ pub enum Refusal {
     /// The session is from before a crash of the node, which ended it: words that it has read may
     /// be lost.
     Forgotten = 20,
+    /// A request that would change more than the session's own member line, and the session's token
+    /// is a read-only one ([`crate::member_lines`]). Nothing was changed.
+    ReadOnly = 21,
 }
 
 impl Refusal {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 22] = [
         Self::None,
         Self::Version,
         Self::Credentials,
@@ -139,6 +142,7 @@ impl Refusal {
         Self::View,
         Self::Later,
         Self::Forgotten,
+        Self::ReadOnly,
     ];
 
     /// Returns the refusal with this code.
@@ -199,7 +203,8 @@ pub struct Opening {
     pub magic: u64,
     /// The version of what follows; in a refusal, the newest that the node speaks.
     pub version: u32,
-    /// From a client, the number of bytes after the first 32; from a node, a [`Refusal`]'s code.
+    /// From a client, the number of bytes after the first 32, and above 16 bits its flags
+    /// ([`KNOWS_READ_ONLY`]); from a node, a [`Refusal`]'s code.
     pub code: u32,
 }
 
@@ -207,7 +212,7 @@ pub struct Opening {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Hello {
-    /// Its code is the size of the nonce.
+    /// Its code is the size of the nonce and [`KNOWS_READ_ONLY`].
     pub opening: Opening,
     /// The process's random number: all its connections send it, and a fence names it.
     pub session: u64,
@@ -222,10 +227,15 @@ pub struct Hello {
 impl Hello {
     /// Returns the hello of a session, on a connection without frames for a group.
     pub fn new(session: u64, nonce: Nonce) -> Self {
-        let opening = Opening { magic: MAGIC, version: VERSION, code: size_of::<Nonce>() as u32 };
+        let code = size_of::<Nonce>() as u32 | KNOWS_READ_ONLY;
+        let opening = Opening { magic: MAGIC, version: VERSION, code };
         Self { opening, session, channel: 0, attempt: 0, nonce }
     }
 }
+
+/// The flag of a [`Hello`] from a client that knows what it may do with a read-only token. Others are
+/// refused with such a token: they would take its refusals for faults.
+pub const KNOWS_READ_ONLY: u32 = 1 << 16;
 
 /// A memory node's reply to a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
@@ -259,7 +269,8 @@ pub struct Welcome {
     pub boot_id: u64,
     /// Maximum payload bytes of a frame.
     pub frame_bytes: u32,
-    /// The flags [`SERVES_RDMA`], [`IS_DURABLE`], [`IS_REPLICA`] and [`SERVES_GROUP`] that apply.
+    /// The flags [`SERVES_RDMA`], [`IS_DURABLE`], [`IS_REPLICA`], [`SERVES_GROUP`] and [`READS_ONLY`]
+    /// that apply.
     pub flags: u32,
     /// The number of a replica's current view; 0 for none.
     pub view: u64,
@@ -285,6 +296,10 @@ pub const IS_REPLICA: u32 = 4;
 
 /// The flag of a [`Welcome`] from the primary of its group.
 pub const SERVES_GROUP: u32 = 8;
+
+/// The flag of a [`Welcome`] to a client whose token is a read-only one: the node refuses its requests
+/// that would change more than its own member line ([`crate::member_lines`]).
+pub const READS_ONLY: u32 = 16;
 
 /// The head before the verbs for a memory group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
@@ -413,6 +428,7 @@ pub fn error_of(refusal: Refusal, node: u8, text: &str) -> FabricError {
     match refusal {
         Refusal::Fenced => FabricError::Fenced,
         Refusal::Forgotten => FabricError::Forgotten { node },
+        Refusal::ReadOnly => FabricError::ReadOnly { node },
         Refusal::OutOfBounds | Refusal::Misaligned | Refusal::Malformed => FabricError::geometry(format!(
             "memory node {node} refused a batch: {text}; run `darter check` on the pool"
         )),

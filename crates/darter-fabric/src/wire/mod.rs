@@ -26,9 +26,9 @@ pub use credentials::{
 };
 pub use format::{
     Challenge, Control, DIGEST_BYTES, Digest, FRAME_BYTES_MAX, FramedHead, GroupStatus, HEADER_BYTES, Hello,
-    IS_DURABLE, IS_REPLICA, MAGIC, MESSAGE_BYTES_MAX, Opening, Pairing, RELAY_BYTES_MAX, RELAY_CHANNEL,
-    Refusal, ReplyHead, RequestHead, RequestKind, SERVES_GROUP, SERVES_RDMA, SLOTS_MAX, TEXT_BYTES_MAX,
-    TOKEN_BYTES_MAX, VERBS_MAX, VERSION, Welcome, as_bytes, error_of, head,
+    IS_DURABLE, IS_REPLICA, KNOWS_READ_ONLY, MAGIC, MESSAGE_BYTES_MAX, Opening, Pairing, READS_ONLY,
+    RELAY_BYTES_MAX, RELAY_CHANNEL, Refusal, ReplyHead, RequestHead, RequestKind, SERVES_GROUP, SERVES_RDMA,
+    SLOTS_MAX, TEXT_BYTES_MAX, TOKEN_BYTES_MAX, VERBS_MAX, VERSION, Welcome, as_bytes, error_of, head,
 };
 pub use tls::{ClientTls, NodeTls};
 #[cfg(feature = "tls")]

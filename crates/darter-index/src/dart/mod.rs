@@ -140,7 +140,11 @@ impl<F: Fabric> OrderedIndex<F> for Dart<F> {
 
     type Options = DartOptions;
 
-    async fn open(client: &mut Client<F>, options: DartOptions) -> Result<Self> {
+    async fn open(client: &mut Client<F>, mut options: DartOptions) -> Result<Self> {
+        if client.pool().reads_only() {
+            // Searches must not count accesses in leaves.
+            options.frequency_every = 0;
+        }
         let mut client = client.pin(OpKind::Maintain).await?;
         let words = RootWords::of(client.pool());
         let keys = HashKeys::new(client.pool().secret());
@@ -252,7 +256,7 @@ impl<F: Fabric> OrderedIndex<F> for Dart<F> {
     }
 
     async fn adapt(&self, client: &mut Client<F>) -> Result<()> {
-        if self.wants_adjust() {
+        if self.wants_adjust() && !client.pool().reads_only() {
             self.adjust(client).await?;
         }
         Ok(())

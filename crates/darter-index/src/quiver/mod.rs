@@ -155,6 +155,7 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
         let root = NodeHint { addr, born: node::born(guard), depth: 0 };
         let geometry = Geometry::from_word(geometry);
         let is_direct = options.direct && client.endpoint().memory().is_some();
+        let reads_only = client.pool().reads_only();
         let shared = Shared {
             keys,
             words,
@@ -165,7 +166,8 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
             is_direct,
             skip: Skip::new(table, client.epoch()),
             inline_rate: HitRate::new(),
-            folding: options.folds.then(|| Folding::new(geometry.records, is_direct)),
+            reads_only,
+            folding: (options.folds && !reads_only).then(|| Folding::new(geometry.records, is_direct)),
         };
         Ok(Self { shared: Arc::new(shared), fabric: PhantomData })
     }
@@ -264,7 +266,8 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
 
     /// Builds a skip table if searches read many nodes.
     async fn adapt(&self, client: &mut Client<F>) -> Result<()> {
-        if self.wants_adjust() { self.adjust_if_there_is_room(client).await } else { Ok(()) }
+        let wants_adjust = self.wants_adjust() && !self.shared.reads_only;
+        if wants_adjust { self.adjust_if_there_is_room(client).await } else { Ok(()) }
     }
 
     async fn check(&self, client: &mut Client<F>) -> Result<CheckReport> {

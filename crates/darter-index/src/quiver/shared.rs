@@ -84,6 +84,8 @@ pub(super) struct Shared {
     pub(super) skip: Skip,
     /// How often puts that may use a blind CAS find their record INLINE.
     pub(super) inline_rate: HitRate,
+    /// Whether this process may only read: then searches leave no entries in the skip table.
+    pub(super) reads_only: bool,
     /// When to check a page whose records were changed; `None` if never.
     pub(super) folding: Option<Folding>,
 }

@@ -6,7 +6,7 @@
 //! turns: each is served one request, in the order in which they began to wait.
 
 use super::bucket::Bucket;
-use super::plan::{DEFAULT, Limits, Plan, Rates};
+use super::plan::{DEFAULT, Limits, Plan, Rates, TenantPlan};
 use darter_telemetry::counters::Counter;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -60,6 +60,15 @@ pub(crate) struct TenantCounts {
 /// The number of a tenant: its place in the gate's list, which only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TenantId(usize);
+
+/// A token that a client has shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) tenant: TenantId,
+    pub(crate) token: Vec<u8>,
+    /// Whether the client may only read.
+    pub(crate) reads_only: bool,
+}
 
 #[derive(Debug)]
 struct Tenant {
@@ -159,15 +168,15 @@ impl Gate {
         self.tenants.iter().map(|tenant| (tenant.name.clone(), Arc::clone(&tenant.counts))).collect()
     }
 
-    /// Returns the tenant of which a client has shown a token, and the token.
-    pub(crate) fn shown(&self, is_shown: impl Fn(&[u8]) -> bool) -> Option<(TenantId, Vec<u8>)> {
+    /// Returns the token of a tenant that a client has shown.
+    pub(crate) fn shown(&self, is_shown: impl Fn(&[u8]) -> bool) -> Option<Shown> {
         let tenant = self.plan.tenants.iter().find_map(|tenant| {
             let token = tenant.tokens.iter().find(|token| is_shown(token))?;
-            Some((&tenant.name, token.clone()))
+            Some((tenant, token.clone()))
         });
-        let (name, token) = tenant?;
+        let (TenantPlan { name, reads_only, .. }, token) = tenant?;
         let at = self.tenants.iter().position(|tenant| tenant.name == *name)?;
-        Some((TenantId(at), token))
+        Some(Shown { tenant: TenantId(at), token, reads_only: *reads_only })
     }
 
     /// Counts a connection.
@@ -276,8 +285,9 @@ mod tests {
         let at = |ms: u64| now + Duration::from_millis(ms);
         let text = "[[tenant]]\nname = 'slow'\ntokens = ['x']\nverbs_per_second = 1000";
         let (mut gate, _file) = gate(text, now);
-        let (slow, token) = gate.shown(|token| token == b"x").unwrap();
+        let Shown { tenant: slow, token, reads_only } = gate.shown(|token| token == b"x").unwrap();
         assert_eq!((slow, &token[..], gate.shown(|_| false)), (TenantId(1), &b"x"[..], None));
+        assert!(!reads_only);
         for key in [1, 2, 3] {
             gate.enter(key, slow, now);
         }

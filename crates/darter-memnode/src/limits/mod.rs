@@ -7,5 +7,5 @@ mod bucket;
 mod gate;
 mod plan;
 
-pub(crate) use gate::{Cost, Gate, TenantCounts, TenantId};
+pub(crate) use gate::{Cost, Gate, Shown, TenantCounts, TenantId};
 pub use plan::{Limits, LimitsError};

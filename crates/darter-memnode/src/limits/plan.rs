@@ -57,6 +57,7 @@ impl Limits {
     /// tokens = ["yGfX2…"]
     /// verbs_per_second = 10_000
     /// bytes_per_second = "20MiB"
+    /// read_only = true                # these sessions may not change data
     /// ```
     ///
     /// A tenant named `default`, without tokens, is that of the sessions with the node's own token.
@@ -96,6 +97,8 @@ pub(super) struct TenantPlan {
     pub(super) name: String,
     pub(super) tokens: Vec<Vec<u8>>,
     pub(super) rates: Rates,
+    /// Whether its sessions may only read.
+    pub(super) reads_only: bool,
 }
 
 /// The content of a file.
@@ -129,6 +132,8 @@ struct TenantText {
     tokens: Vec<String>,
     verbs_per_second: Option<u64>,
     bytes_per_second: Option<String>,
+    #[serde(default)]
+    read_only: bool,
 }
 
 impl RatesText {
@@ -158,7 +163,7 @@ impl Plan {
         }
         let (mut names, mut known) = (BTreeSet::new(), BTreeSet::new());
         let mut tenants = Vec::new();
-        for TenantText { name, tokens, verbs_per_second, bytes_per_second } in tenant {
+        for TenantText { name, tokens, verbs_per_second, bytes_per_second, read_only } in tenant {
             let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
             if name.is_empty() || name.len() > 64 || !name.bytes().all(is_word) {
                 return Err(format!(
@@ -174,6 +179,12 @@ impl Plan {
                     "tenant `{name}`: the tenant `{DEFAULT}` has the node's own tokens, each other one needs `tokens`"
                 ));
             }
+            if read_only && name == DEFAULT {
+                return Err(format!(
+                    "tenant `{DEFAULT}` cannot be read-only: its tokens are those of --token-file; give clients that may \
+                     only read the tokens of another tenant, or of --read-only-token-file"
+                ));
+            }
             for token in &tokens {
                 if !(1..=TOKEN_BYTES_MAX).contains(&token.len()) {
                     return Err(format!("tenant `{name}`: a token must have 1 to {TOKEN_BYTES_MAX} bytes"));
@@ -187,7 +198,7 @@ impl Plan {
             let rates = RatesText { verbs_per_second, bytes_per_second }.parse();
             let rates = rates.map_err(|why| format!("tenant `{name}`: {why}"))?;
             let tokens = tokens.into_iter().map(String::into_bytes).collect();
-            tenants.push(TenantPlan { name, tokens, rates });
+            tenants.push(TenantPlan { name, tokens, rates, reads_only: read_only });
         }
         let session = session.parse().map_err(|why| format!("session: {why}"))?;
         Ok(Self { session, tenants })
@@ -202,12 +213,13 @@ mod tests {
     fn a_file_names_tenants_and_rates() {
         let plan = Plan::parse(
             b"[session]\nverbs_per_second = 5_000\n[[tenant]]\nname = 'default'\nbytes_per_second = '20MiB'\n\
-              [[tenant]]\nname = 'reports'\ntokens = ['a', 'b']\n",
+              [[tenant]]\nname = 'reports'\ntokens = ['a', 'b']\nread_only = true\n",
         )
         .unwrap();
         assert_eq!(plan.session, Rates { verbs: Some(5000), bytes: None });
         assert_eq!(plan.tenants[0].rates, Rates { verbs: None, bytes: Some(20 << 20) });
         assert_eq!(plan.tenants[1].tokens, [b"a", b"b"]);
+        assert_eq!([&plan.tenants[0], &plan.tenants[1]].map(|tenant| tenant.reads_only), [false, true]);
         assert_eq!(Plan::parse(b""), Ok(Plan::default()));
     }
 
@@ -221,6 +233,7 @@ mod tests {
             ("[session]\nbytes_per_second = '4KiB'", "at least"),
             ("[[tenant]]\nname = 'a'", "needs `tokens`"),
             ("[[tenant]]\nname = 'default'\ntokens = ['x']", "the node's own tokens"),
+            ("[[tenant]]\nname = 'default'\nread_only = true", "cannot be read-only"),
             ("[[tenant]]\nname = 'a b'\ntokens = ['x']", "not a name"),
             ("[[tenant]]\nname = 'a'\ntokens = ['']", "1 to 256 bytes"),
             (

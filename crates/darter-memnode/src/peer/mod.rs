@@ -2,6 +2,7 @@
 
 mod greeting;
 mod grouped;
+mod reading;
 mod requests;
 
 use crate::held::HeldReplies;
@@ -10,6 +11,7 @@ use crate::metrics::{DroppedFor, RefusedFor};
 use crate::options::MemNodeOptions;
 use crate::queues::QueueId;
 use crate::service::Service;
+use crate::sessions::Access;
 use darter_fabric::Endpoint;
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::wire::proof::Transcript;
@@ -54,6 +56,10 @@ pub(crate) struct Peer {
     /// The transcript that the client's proof must cover, after the challenge.
     transcript: Option<Transcript>,
     is_greeted: bool,
+    /// Whether the client knows what it may do with a read-only token.
+    knows_read_only: bool,
+    /// What its token lets the client do.
+    access: Access,
     /// The tenant whose token the client has shown.
     tenant: TenantId,
     /// Its place among the connections that wait because of a limit, until a request is served.
@@ -100,6 +106,8 @@ impl Peer {
             group: Grouped::default(),
             transcript: None,
             is_greeted: false,
+            knows_read_only: false,
+            access: Access::default(),
             tenant: TenantId::default(),
             turn: None,
             is_throttled: false,

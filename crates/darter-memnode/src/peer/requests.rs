@@ -4,6 +4,7 @@ use super::Peer;
 use crate::error::MemNodeError;
 use crate::metrics::DroppedFor;
 use crate::service::Service;
+use crate::sessions::Access;
 use crate::workers::Call;
 use darter_fabric::local::LocalEndpoint;
 use darter_fabric::wire::{self, Control, Pairing, Refusal, ReplyHead, RequestHead, RequestKind};
@@ -33,6 +34,11 @@ impl Peer {
         service.metrics.frames.add(1);
         if let Some(why) = service.log_failure() {
             self.refuse(&head, Refusal::NotDurable, &why);
+            return Some(end);
+        }
+        if let Some(why) = self.beyond_reading(kind, &head, payload, service, endpoint) {
+            service.metrics.read_only_refusals.add(1);
+            self.refuse(&head, Refusal::ReadOnly, why);
             return Some(end);
         }
         if service.group.is_some() {
@@ -106,6 +112,9 @@ impl Peer {
         service: &mut Service<'_>,
     ) -> Result<Refusal, MemNodeError> {
         match kind {
+            RequestKind::Claim if self.access == Access::Read => {
+                Ok(service.sessions.claim_to_read(about.number, self.session, service.now))
+            }
             RequestKind::Claim => service.sessions.claim(about.number, self.session),
             RequestKind::Fence => service.sessions.fence(about.number, about.flag == 1),
             RequestKind::Release => {

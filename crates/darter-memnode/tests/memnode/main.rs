@@ -17,6 +17,7 @@ mod links;
 mod operating;
 mod rdma;
 mod rdma_failures;
+mod reading;
 mod rotation;
 mod tls;
 mod verbs;

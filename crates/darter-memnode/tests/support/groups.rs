@@ -60,6 +60,9 @@ pub fn free_addresses(count: usize) -> Vec<String> {
 }
 
 impl TestGroup {
+    /// The token of clients that may only read, if there is a token.
+    pub const READERS: &[u8] = b"readers of a group";
+
     /// Starts replicas that suspect each other after this time.
     pub fn start(replicas: usize, region_bytes: u64, patience: Duration) -> Self {
         Self::start_guarded(replicas, region_bytes, patience, b"", None)
@@ -118,7 +121,10 @@ impl TestGroup {
             tls: self.tls.as_ref().map(|(_, client)| client.clone()),
         };
         let tls = self.tls.as_ref().map(|(node, _)| node.clone());
-        MemNodeOptions { group: Some(group), token: self.token.clone(), tls, ..MemNodeOptions::default() }
+        let has_token = !self.token.current().is_empty();
+        let read_only_token = if has_token { Self::READERS.into() } else { Secrets::default() };
+        let token = self.token.clone();
+        MemNodeOptions { group: Some(group), token, read_only_token, tls, ..MemNodeOptions::default() }
     }
 
     /// Starts a replica with zeroed memory.

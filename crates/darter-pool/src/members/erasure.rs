@@ -29,12 +29,15 @@ use crate::round_trip::post;
 ///
 /// # Errors
 /// Fails if the nodes are not all those of the pool, a superblock is damaged, a process has claimed
-/// a slot for a lease without going live, or the fabric fails. The pool then remains as it was,
-/// with its lost nodes.
+/// a slot for a lease without going live, this process may only read, or the fabric fails. The pool
+/// then remains as it was, with its lost nodes.
 pub async fn erase_if_lost<F: Fabric>(
     fabric: &F,
     is_present: impl Fn(&ExpectedNode) -> bool,
 ) -> Result<(), PoolError> {
+    if fabric.capabilities().reads_only {
+        return Err(PoolError::ReadOnly);
+    }
     let mut endpoint = fabric.endpoint()?;
     let sizes = node_sizes(fabric)?;
     let first = match read_node(&mut endpoint, 0, sizes[0]).await {

@@ -43,6 +43,13 @@
 //! program has: [`PRESERVES`]. Programs that do not know a bit compare the whole word, and never
 //! clear the bits of others, so programs of several versions can be members of one pool.
 //!
+//! *Members that only read.* A process with a read-only token may change nothing but its line
+//! ([`darter_fabric::member_lines`]). It claims, goes live, publishes and ends like any member, so that
+//! no memory is used again under its reads. It advances no epoch, ends neither members nor snapshots,
+//! and takes no blocks: other members do that, and if there are none, nothing is freed that it could
+//! read. The bit [`member_lines::READS_ONLY`] of its heartbeat says so: a memory node that has
+//! forgotten the claim knows the line by it.
+//!
 //! *Registration and epochs.* A new member publishes the global epoch that it read, goes live,
 //! reads the global epoch again and publishes that, all before its first pin. An advance whose scan
 //! missed the new member read the global epoch before that second read, so it can move the epoch at
@@ -51,7 +58,7 @@
 //! count from before the member joined, with an epoch from long after, hides a live member from the
 //! advance.
 
-use darter_fabric::{Endpoint, Fabric, GlobalAddr};
+use darter_fabric::{Endpoint, Fabric, GlobalAddr, member_lines};
 
 use super::roster::{Roster, reached};
 use crate::blocks::MemberId;
@@ -67,7 +74,7 @@ const LIVE: u64 = 1;
 /// The ability to preserve, while a snapshot is open, the values that it needs.
 pub(crate) const PRESERVES: u64 = 1 << 56;
 /// The first heartbeat of a member of this version: its abilities.
-pub(crate) const FIRST_HEARTBEAT: u64 = PRESERVES;
+const FIRST_HEARTBEAT: u64 = PRESERVES;
 /// Word 5 of a member that waits for room.
 const WANTS_ROOM: u64 = 2;
 
@@ -224,6 +231,11 @@ impl Publication {
             self.nodes,
         ]
     }
+}
+
+/// The first heartbeat of a member of this version, which only reads, or not.
+pub(crate) fn first_heartbeat(reads_only: bool) -> u64 {
+    if reads_only { FIRST_HEARTBEAT | member_lines::READS_ONLY } else { FIRST_HEARTBEAT }
 }
 
 /// The address at which a member writes its [`Publication`].

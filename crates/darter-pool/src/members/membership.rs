@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use super::addition::Addition;
 use super::evict::{Evictions, LastSeen, at_work, evict_gone};
 use super::member::{
-    self, FIRST_HEARTBEAT, MemberLine, MemberTable, Publication, heartbeat_addr, publication_addr, read_table,
+    self, MemberLine, MemberTable, Publication, first_heartbeat, heartbeat_addr, publication_addr, read_table,
 };
 use super::register::Registration;
 use super::roster::Roster;
@@ -26,6 +26,8 @@ pub(crate) struct Members {
     me: MemberId,
     /// The provider's name for this process.
     holder: u64,
+    /// This process may change nothing but its line.
+    reads_only: bool,
     /// Proof of life, until the membership ends.
     identity: Mutex<Option<Box<dyn Identity>>>,
     /// Nodes that every live member can reach.
@@ -74,6 +76,7 @@ impl Members {
         Self {
             me: registration.me,
             holder: registration.identity.holder(),
+            reads_only: registration.reads_only,
             identity: Mutex::new(Some(registration.identity)),
             usable: AtomicU8::new(registration.usable.min(nodes)),
             followed: AtomicU64::new(registration.roster.word()),
@@ -81,7 +84,7 @@ impl Members {
             addition: Mutex::default(),
             lines: AtomicU32::new(0),
             last_seen: Mutex::default(),
-            heartbeat: AtomicU64::new(FIRST_HEARTBEAT),
+            heartbeat: AtomicU64::new(first_heartbeat(registration.reads_only)),
             renewed_ms: AtomicU64::new(now_ms),
             asked_ms: AtomicU64::new(now_ms),
             has_evicted: AtomicBool::new(registration.has_evicted),
@@ -98,6 +101,18 @@ impl Members {
     /// This incarnation of this member.
     pub(crate) fn me(&self) -> MemberId {
         self.me
+    }
+
+    /// Whether this process may change nothing but its line.
+    #[inline]
+    pub(crate) fn reads_only(&self) -> bool {
+        self.reads_only
+    }
+
+    /// Fails if this process may only read.
+    #[inline]
+    pub(crate) fn verify_may_write(&self) -> Result<(), PoolError> {
+        if self.reads_only { Err(PoolError::ReadOnly) } else { Ok(()) }
     }
 
     /// How long a process may be silent, in milliseconds.
@@ -262,7 +277,7 @@ impl Members {
 
     /// Evicts members that have been silent for half a lease and are gone, or that have lapsed and
     /// can be shut out, and searches for absent nodes. Does so once every quarter of a lease, and
-    /// otherwise nothing.
+    /// otherwise nothing. A process that may only read leaves evictions to others.
     pub(crate) async fn evict_when_due<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,
@@ -273,7 +288,9 @@ impl Members {
         if now.saturating_sub(self.asked_ms.load(Ordering::Relaxed)) > self.lease_ms() / 4 {
             self.asked_ms.store(now, Ordering::Relaxed);
             blocks.fabric().remote_nodes().search_absent();
-            self.evict_silent(endpoint, blocks, table, self.lease_ms() / 2).await?;
+            if !self.reads_only {
+                self.evict_silent(endpoint, blocks, table, self.lease_ms() / 2).await?;
+            }
         }
         Ok(())
     }

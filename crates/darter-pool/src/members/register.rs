@@ -4,7 +4,7 @@ use darter_fabric::{Endpoint, Fabric, FabricError, GlobalAddr, Identity};
 
 use super::evict::evict_gone;
 use super::member::{
-    FIRST_HEARTBEAT, MemberTable, Publication, line_addr, publication_addr, read_table, state_word,
+    MemberTable, Publication, first_heartbeat, line_addr, publication_addr, read_table, state_word,
 };
 use super::roster::Roster;
 use crate::blocks::MemberId;
@@ -26,17 +26,20 @@ pub(crate) struct Registration {
     pub roster: Roster,
     /// Whether members that may have left blocks were ended.
     pub has_evicted: bool,
+    /// The process may change nothing but its line.
+    pub reads_only: bool,
 }
 
-/// Takes a slot for this process, after ending the members that are gone.
+/// Takes a slot for this process, after ending the members that are gone, unless it may only read.
 pub(crate) async fn register<F: Fabric>(
     fabric: &F,
     endpoint: &mut F::Endpoint,
     nodes: u8,
 ) -> Result<Registration, PoolError> {
+    let reads_only = fabric.capabilities().reads_only;
     let table = read_table(endpoint, 1).await?;
-    let evictions =
-        evict_gone(fabric, endpoint, table.live().map(|(slot, line)| (slot, *line, false))).await?;
+    let gone = table.live().filter(|_| !reads_only).map(|(slot, line)| (slot, *line, false));
+    let evictions = evict_gone(fabric, endpoint, gone).await?;
     let table = read_table(endpoint, table.lines.len() as u32).await?;
     let is_live = |slot: u32| table.lines.get(slot as usize).is_some_and(|line| line.live);
     for slot in (0..MEMBERS).filter(|&slot| !is_live(slot)) {
@@ -47,10 +50,25 @@ pub(crate) async fn register<F: Fabric>(
         };
         // From the claim on, no other process goes live in this slot.
         let name = (identity.holder(), nodes);
-        if let Some((me, table)) = go_live(endpoint, slot, name).await? {
+        let began = match go_live(endpoint, slot, name, first_heartbeat(reads_only)).await {
+            // Another replica of memory node 0 serves since the claim, and does not know of it.
+            Err(PoolError::Fabric(FabricError::ReadOnly { .. })) if reads_only => continue,
+            began => began?,
+        };
+        if let Some((me, table)) = began {
             let (epoch, nodes, usable) = (table.epoch, table.nodes, table.reached_by_all());
             let (snapshot, roster, has_evicted) = (table.snapshot, table.roster, evictions.any);
-            return Ok(Registration { me, identity, epoch, snapshot, nodes, usable, roster, has_evicted });
+            return Ok(Registration {
+                me,
+                identity,
+                epoch,
+                snapshot,
+                nodes,
+                usable,
+                roster,
+                has_evicted,
+                reads_only,
+            });
         }
     }
     Err(PoolError::MembersFull { max: MEMBERS })
@@ -60,6 +78,7 @@ async fn go_live<E: Endpoint>(
     endpoint: &mut E,
     slot: u32,
     (holder, nodes): (u64, u8),
+    heartbeat: u64,
 ) -> Result<Option<(MemberId, MemberTable)>, PoolError> {
     raise_used(endpoint, slot + 1).await?;
     let table = read_table(endpoint, slot + 1).await?;
@@ -73,7 +92,7 @@ async fn go_live<E: Endpoint>(
     let publication = Publication {
         published: table.epoch,
         flushed: table.epoch,
-        heartbeat: FIRST_HEARTBEAT,
+        heartbeat,
         has_garbage: false,
         wants_room: false,
         holder,

@@ -13,6 +13,8 @@
 //! 5. Query the fabric about members that have been silent for half a lease. Evict those that are
 //!    gone, and those silent for a whole lease that it can shut out.
 //!
+//! A member that may only read publishes its epoch, and leaves the advance and step 5 to the others.
+//!
 //! A round that is cancelled anywhere does no harm: its late writes are a publication or an epoch
 //! that was true when it was composed, and both only grow stale on the safe side. Only freed bits
 //! in flight must not be taken for landed: their birth then stays in [`Reclamation::stuck`] and
@@ -262,7 +264,9 @@ impl Reclamation {
         // Steps that may have to wait for a memory node come after the lease is renewed.
         members.follow_nodes(endpoint, blocks, &table).await?;
         members.evict_when_due(endpoint, blocks, &table).await?;
-        self.tend_snapshot(endpoint, &table).await?;
+        if !members.reads_only() {
+            self.tend_snapshot(endpoint, &table).await?;
+        }
         Ok(Some(table))
     }
 
@@ -359,6 +363,7 @@ impl Reclamation {
 
         let others = || table.live().filter(|(slot, _)| *slot != u32::from(members.me().member));
         let advance = is_current
+            && !members.reads_only()
             && others().all(|(_, line)| line.published == epoch)
             && (has_garbage || others().any(|(_, line)| line.has_garbage));
         let late = others().find(|(_, line)| line.published < epoch);

@@ -5,5 +5,6 @@
 mod cancellation;
 mod hand_over;
 mod membership;
+mod reading;
 mod reclamation;
 mod slabs;

@@ -374,6 +374,7 @@ impl<'k> Descent<'k> {
         self.known = shared.learn(hint, above, self.node, words, self.epoch);
         if let (Some(guide), Some(parent), Some((_, node))) = (&mut self.guide, self.incoming, self.known)
             && !parent.is_root()
+            && !shared.reads_only
         {
             guide.passed(&shared.keys, parent.node.depth, node, self.epoch);
         }

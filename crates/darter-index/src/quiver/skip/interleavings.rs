@@ -12,7 +12,7 @@ use crate::quiver::node::{self, NODE_BYTES, Slot};
 use crate::quiver::operation::Operation;
 use crate::quiver::{Quiver, QuiverOptions};
 use crate::{Condition, IndexError, OrderedIndex};
-use darter_fabric::{Batch, GlobalAddr, OpKind, block_on};
+use darter_fabric::{Batch, GlobalAddr, OpKind, Reading, block_on};
 use darter_pool::{AllocKind, Client, Pool};
 use darter_sim::{Executor, Sim};
 use std::collections::BTreeMap;
@@ -257,5 +257,39 @@ fn a_late_search_goes_by_no_table_that_is_free() {
         finish(&mut executor, changing);
         verify(&pool, &quiver, &[&key_of(1)]);
         has_ended
+    });
+}
+
+/// A process that may only read finds an empty table, and searches as if there was none.
+#[test]
+fn a_process_that_only_reads_enters_no_nodes() {
+    let sim = Sim::new(1, 8 << 20);
+    let (pool, quiver) = process_on::<Quiver<Sim>>(&sim, OPTIONS(), &[]);
+    let mut client = pool.client().unwrap();
+    block_on(async {
+        fill(&quiver, &mut client, 60).await;
+        assert!(quiver.adjust_to(&mut client, &LENGTHS).await.unwrap());
+        let (_, table) = table_of(&quiver, &mut client).await;
+        let words = table.size.segment_words();
+        for segment in &table.segments {
+            client.post(|batch| batch.write(*segment, &vec![0; words])).await.unwrap();
+        }
+        let fabric = Reading::new(sim.process(1));
+        let other = Pool::open(fabric.clone()).await.unwrap();
+        let mut theirs = other.client().unwrap();
+        let reader = Quiver::open(&mut theirs, OPTIONS()).await.unwrap();
+        for number in (0..60).cycle().take(300) {
+            let found = reader.get(&mut theirs, &key_of(number)).await.unwrap();
+            assert_eq!(found.as_deref(), Some(&b"true"[..]));
+        }
+        assert_eq!(fabric.refused(), 0);
+        for segment in &table.segments {
+            assert_eq!(client.read(*segment, words).await.unwrap(), vec![0; words]);
+        }
+        // Searches use this table: those of a process that may write fill it.
+        for number in 0..60 {
+            quiver.get(&mut client, &key_of(number)).await.unwrap();
+        }
+        assert_ne!(client.read(table.segments[0], words).await.unwrap(), vec![0; words]);
     });
 }
