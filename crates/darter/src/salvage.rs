@@ -29,6 +29,22 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 /// A pair, or keys that cannot be read.
+///
+/// ```
+/// use darter::salvage::Salvaged;
+///
+/// # fn main() -> Result<(), darter::Error> {
+/// # let store = darter::Store::open("mem:16M")?;
+/// store.put("pear", "green")?;
+/// for found in store.salvage(..) {
+///     match found? {
+///         Salvaged::Pair(key, value) => assert_eq!((&*key, &*value), (&b"pear"[..], &b"green"[..])),
+///         Salvaged::Gap(gap) => panic!("all nodes can be reached: {gap:?}"),
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Salvaged {
     /// A key with its value.
@@ -43,6 +59,16 @@ pub enum Salvaged {
 ///
 /// Pairs come in key order. The gaps of a part of the index come after its pairs. While other processes
 /// change keys, each pair is as it was at some moment of the iteration.
+///
+/// ```
+/// # fn main() -> Result<(), darter::Error> {
+/// # let store = darter::Store::open("mem:16M")?;
+/// store.put_many(&[("fig", "blue"), ("pear", "green")])?;
+/// let mut found: darter::salvage::Salvage = store.salvage("g"..);
+/// assert!(found.next().is_some() && found.next().is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "nothing is read until it is iterated"]
 pub struct Salvage {
     membership: Arc<Membership>,
