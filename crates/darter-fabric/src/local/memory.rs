@@ -1,7 +1,7 @@
 //! A pool's memory as words of this process, for clients that read it without verbs.
 
 use super::LocalPool;
-use super::order::Order;
+use super::order::{LINE_WORDS, Order};
 use crate::GlobalAddr;
 use std::convert::identity;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -85,6 +85,23 @@ impl Words<'_> {
             return;
         }
         Order::default().load_into(self.words, buffer, identity);
+    }
+
+    /// Loads all words, in order, and appends them to a buffer.
+    #[inline]
+    pub fn append_to(self, buffer: &mut Vec<u64>) {
+        buffer.reserve(self.len());
+        #[cfg(feature = "checker")]
+        if hook::is_set() {
+            buffer.extend((0..self.len()).map(|at| self.load(at)));
+            return;
+        }
+        // A line at a time: the compiler does not unroll loops over atomics.
+        let (lines, rest) = self.words.as_chunks::<LINE_WORDS>();
+        for line in lines {
+            buffer.extend_from_slice(&line.each_ref().map(|word| word.load(Ordering::Acquire)));
+        }
+        buffer.extend(rest.iter().map(|word| word.load(Ordering::Acquire)));
     }
 
     /// Returns `words` words from the position `first` on; `None` if some of them do not exist.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 const ATOMICS_FENCE: bool = cfg!(all(target_arch = "x86_64", not(miri)));
 
 /// Words in a cache line.
-const LINE_WORDS: usize = 8;
+pub(super) const LINE_WORDS: usize = 8;
 
 /// The memory accesses of one batch, in order. A store is settled before the next load, and on
 /// drop.

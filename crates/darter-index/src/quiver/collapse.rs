@@ -10,6 +10,7 @@ use super::page::{Head, PageRef};
 use super::pair::{Maker, Pair, Place};
 use super::parent_slot::ParentSlot;
 use super::situations;
+use super::word::{State, Word};
 use crate::Result;
 use crate::checker::note;
 use crate::radix::{TURNS_MAX, no_progress};
@@ -74,13 +75,9 @@ impl<F: Fabric> Operation<'_, F> {
     async fn is_thin(&mut self, page: PageRef) -> Result<bool> {
         let (_, words) = self.read_page(page).await?;
         let Ok(head) = Head::parse(page, &words)? else { return Ok(false) };
-        let is_live = |&at: &usize| {
-            let word = super::word::Word(words[at]);
-            at > 0
-                && head.shape.is_sealable(at)
-                && matches!(word.state(), super::word::State::Inline | super::word::State::Leaf { .. })
-        };
-        let live = (0..head.shape.words()).filter(is_live).count();
+        let is_live = |&at: &usize| matches!(Word(words[at]).state(), State::Inline | State::Leaf { .. });
+        // The first one is the guard.
+        let live = head.shape.sealable().skip(1).filter(is_live).count();
         Ok(head.is_thin(live as u64))
     }
 
@@ -323,7 +320,7 @@ mod tests {
                 panic!("{key:?} is in no page");
             };
             let mut batch = operation.client.batch();
-            batch.faa(found.head.removals_addr(), found.head.shape.records as u64 * REMOVAL);
+            batch.faa(found.head.page.removals_addr(), found.head.shape.records as u64 * REMOVAL);
             operation.client.submit(batch).await.unwrap();
             found.from.unwrap().node.addr
         };

@@ -477,7 +477,7 @@ async fn move_leaves_to(quiver: &Quiver<Sim>, client: &mut Client<Sim>, node: u8
     let slots = node::slots(&words);
     let (_, page) = node::pages(&slots).next().unwrap_or_else(|| panic!("no page below {}", root.addr));
     let (shape, words) = operation.read_page(page).await.unwrap();
-    for at in (1..words.len()).filter(|&at| shape.is_sealable(at)) {
+    for at in shape.sealable().skip(1) {
         let Some((leaf, class, bytes)) = Word(words[at]).leaf_object() else { continue };
         let image = operation.client.read(leaf, leaf::class_words(class)).await.unwrap();
         let copy = operation.client.alloc(node, bytes, AllocKind::Leaf).await.unwrap();

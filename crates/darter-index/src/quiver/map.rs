@@ -125,18 +125,23 @@ pub(super) fn rank(base: u32, width: u32, words: &[u64], count: usize, key: &[u8
     let mut packed = [0; PACKED_WORDS + 1];
     packed[..words.len()].copy_from_slice(words);
     let (bytes, mask, window) = (bytemuck::bytes_of(&packed), (1 << width) - 1, window(key, base));
-    for first in (0..steps).step_by(RUN) {
+    let mut first = 0;
+    while first < steps && walk.latest != 0 {
         // A run of positions begins at a byte.
         let run = bytes[first / RUN * width as usize..].first_chunk();
         let mut run = run.map_or(0, |run| u64::from_le_bytes(*run));
-        for at in first..steps.min(first + RUN) {
+        let mut step = |at| {
             let here = run as u32 & mask;
             walk.step(at, here, window >> here & 1 == 1);
             run >>= width;
+        };
+        // A number of steps that is known is compiled without a loop.
+        if first + RUN <= steps {
+            (first..first + RUN).for_each(&mut step)
+        } else {
+            (first..steps).for_each(step)
         }
-        if walk.latest == 0 {
-            break;
-        }
+        first += RUN;
     }
     walk.rank
 }
@@ -145,7 +150,8 @@ pub(super) fn rank(base: u32, width: u32, words: &[u64], count: usize, key: &[u8
 struct Walk {
     /// The rank as far as it is known.
     rank: usize,
-    /// The latest position that still counts.
+    /// The latest position that still counts; the greatest number after a position at which the
+    /// key's bit is one.
     latest: u32,
 }
 
@@ -154,10 +160,9 @@ impl Walk {
     /// cannot be predicted.
     #[inline]
     fn step(&mut self, at: usize, here: u32, is_one: bool) {
-        let counts = here <= self.latest;
-        self.rank = if counts & is_one { at + 1 } else { self.rank };
         let latest = if is_one { u32::MAX } else { here };
-        self.latest = if counts { latest } else { self.latest };
+        self.latest = if here <= self.latest { latest } else { self.latest };
+        self.rank = if self.latest == u32::MAX { at + 1 } else { self.rank };
     }
 }
 

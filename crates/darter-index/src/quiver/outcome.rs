@@ -1,7 +1,7 @@
-//! The purpose of a descent, and its result.
+//! The purpose of a descent, and its result; the place of a put.
 
 use super::node::NodeAt;
-use super::page::Head;
+use super::page::{Head, PageRef, Shape};
 use super::parent_slot::ParentSlot;
 use super::word::{Print, State, Word};
 pub(super) use crate::radix::leaf::Image;
@@ -56,6 +56,23 @@ pub(super) struct Found {
     pub(super) spot: Lookup,
     /// The slot that pointed to the page, unless the page was remembered.
     pub(super) from: Option<ParentSlot>,
+}
+
+/// The place of a pair to put: a record, or a slot of a page's delta.
+pub(super) struct Home {
+    pub(super) page: PageRef,
+    pub(super) shape: Shape,
+    /// The identity of the page's node.
+    pub(super) identity: u64,
+    /// The key's print.
+    pub(super) print: Print,
+    pub(super) addr: GlobalAddr,
+    /// The word there, not sealed.
+    pub(super) word: Word,
+    /// Whether the key has a value.
+    pub(super) was_there: bool,
+    /// Whether the place is a record from which the key was removed.
+    pub(super) is_put_again: bool,
 }
 
 /// How a descent ends.

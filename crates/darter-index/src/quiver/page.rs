@@ -11,6 +11,7 @@ use crate::{IndexError, Result};
 use darter_fabric::GlobalAddr;
 use darter_pool::size_class::class_bytes;
 use smallvec::SmallVec;
+use std::iter::once;
 
 /// Words before the delta: guard, identity, shape, and the count of removals with the checksum.
 pub(super) const FIXED_WORDS: usize = 4;
@@ -50,6 +51,11 @@ pub(super) struct PageRef {
 }
 
 impl PageRef {
+    /// The address of the count of removals.
+    pub(super) fn removals_addr(&self) -> GlobalAddr {
+        self.addr.plus(REMOVALS_AT as u64 * 8)
+    }
+
     /// Size in bytes.
     pub(super) fn bytes(self) -> u64 {
         class_bytes(self.class)
@@ -248,16 +254,15 @@ impl Shape {
 
     /// Whether any word is sealed, so that the page is being replaced.
     pub(super) fn has_seal(&self, words: &[u64]) -> bool {
-        (0..words.len()).any(|at| self.is_sealable(at) && words[at] & SEAL != 0)
+        self.sealable().any(|at| words.get(at).is_some_and(|word| word & SEAL != 0))
     }
 
-    /// Whether a position holds a word that changes by CAS: the guard, a delta slot, or a record's
+    /// The positions of the words that change by CAS: the guard, the delta's slots, and each record's
     /// first word.
-    pub(super) fn is_sealable(&self, at: usize) -> bool {
-        let first = self.head_words();
-        at == 0
-            || (FIXED_WORDS..FIXED_WORDS + self.delta).contains(&at)
-            || at >= first && at < self.words() && (at - first).is_multiple_of(self.record_words.max(1))
+    pub(super) fn sealable(&self) -> impl Iterator<Item = usize> + Clone + use<> {
+        let (first, step) = (self.head_words(), self.record_words);
+        let delta = FIXED_WORDS..FIXED_WORDS + self.delta;
+        once(0).chain(delta).chain((0..self.records).map(move |rank| first + rank * step))
     }
 }
 
@@ -327,12 +332,6 @@ impl Head {
     pub(super) fn record_addr(&self, rank: usize) -> GlobalAddr {
         self.page.addr.plus(self.shape.record_at(rank) as u64 * 8)
     }
-
-    /// The address of the count of removals.
-    pub(super) fn removals_addr(&self) -> GlobalAddr {
-        self.page.addr.plus(REMOVALS_AT as u64 * 8)
-    }
-
     /// The approximate number of live keys.
     pub(super) fn live_about(&self) -> u64 {
         let in_delta = self.delta.iter().filter(|word| word.leaf_object().is_some()).count();
@@ -414,7 +413,7 @@ mod tests {
         let small = PageRef { class: 3, ..page };
         assert!(Shape::parse(small, shape.guard(), shape.word()).is_err());
         assert!(Shape::parse(page, 0, 0).is_err());
-        let sealable = (0..shape.words()).filter(|&at| shape.is_sealable(at)).count();
+        let sealable = shape.sealable().count();
         assert_eq!(sealable, 1 + DELTA_MAX + RECORDS_MAX);
     }
 }

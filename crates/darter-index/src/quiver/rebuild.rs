@@ -15,7 +15,7 @@ use super::plan::{Kind, Part, plan};
 use super::situations;
 use crate::checker::note;
 use crate::ordered::LostNodes;
-use crate::radix::seal::{SEAL, seal_all};
+use crate::radix::seal::{SEAL, seal_at};
 use crate::{IndexError, Result};
 use darter_fabric::Fabric;
 use darter_pool::AllocKind;
@@ -183,8 +183,7 @@ impl<F: Fabric> Operation<'_, F> {
         let mut made = self.make_all(&old).await?;
         let before = words.clone();
         self.seal_words(page, &shape, &mut words).await?;
-        let is_changed =
-            (0..words.len()).any(|at| shape.is_sealable(at) && (words[at] ^ before[at]) & !SEAL != 0);
+        let is_changed = shape.sealable().any(|at| (words[at] ^ before[at]) & !SEAL != 0);
         if is_changed {
             self.discard_all(made);
             old = self.old_page_around(parent, page, shape, &words, lost).await?;
@@ -256,7 +255,7 @@ impl<F: Fabric> Operation<'_, F> {
     }
 
     async fn seal_words(&mut self, page: PageRef, shape: &Shape, words: &mut [u64]) -> Result<()> {
-        seal_all(&mut self.client, page.addr, words, |at, _| shape.is_sealable(at)).await
+        seal_at(&mut self.client, page.addr, words, shape.sealable()).await
     }
 
     /// Links the parts that are not linked yet, from the last to the first. The client that links a

@@ -50,7 +50,10 @@ impl<F: Fabric> Quiver<F> {
     ) -> Result<Option<R>> {
         check_key(key)?;
         let mut operation = Operation::begin(&self.shared, client, OpKind::Get).await?;
-        if let Some(loaded) = operation.loaded_value(key).await? {
+        if let Some(loaded) = operation.loaded_value(key) {
+            if loaded.is_moved_out {
+                operation.has_read_a_leaf(key).await?;
+            }
             let Some(value) = loaded.value()? else { return Ok(None) };
             turns::passed_over(value).await;
             return Ok(Some(f(value)));
@@ -116,13 +119,8 @@ impl<F: Fabric> Quiver<F> {
 impl<F: Fabric> Operation<'_, F> {
     /// A key's value, if it can be loaded without verbs.
     #[inline]
-    async fn loaded_value(&mut self, key: &[u8]) -> Result<Option<direct::LoadedValue>> {
-        let loaded = self.memory().map(|memory| direct::value_of(self.shared, memory, key));
-        let Some(Ok(loaded)) = loaded else { return Ok(None) };
-        if loaded.is_moved_out {
-            self.has_read_a_leaf(key).await?;
-        }
-        Ok(Some(loaded))
+    fn loaded_value(&self, key: &[u8]) -> Option<direct::LoadedValue> {
+        direct::value_of(self.shared, self.memory()?, key).ok()
     }
 
     /// The values of the first of some keys, as far as they can be loaded without verbs: about 1 MiB
@@ -130,7 +128,10 @@ impl<F: Fabric> Operation<'_, F> {
     async fn loaded_values(&mut self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
         let (mut values, mut bytes) = (Vec::new(), 0);
         for key in keys {
-            let Some(loaded) = self.loaded_value(key).await? else { break };
+            let Some(loaded) = self.loaded_value(key) else { break };
+            if loaded.is_moved_out {
+                self.has_read_a_leaf(key).await?;
+            }
             let value = loaded.value()?.map(<[u8]>::to_vec);
             let length = value.as_ref().map_or(0, Vec::len);
             values.push(value);

@@ -10,7 +10,8 @@ use super::direct;
 use super::nibble::EdgeRange;
 use super::node::{Content, Slot};
 use super::operation::Operation;
-use super::page;
+use super::outcome::Home;
+use super::page::{self, Head, PageRef};
 use super::pair::{Maker, Pair, Place};
 use super::parent_slot::ParentSlot;
 use super::search::value_at;
@@ -108,6 +109,11 @@ impl<F: Fabric> Quiver<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
+    /// The record of a key with a value, if it can be loaded without verbs.
+    fn loaded_record(&self, key: &[u8]) -> Option<Home> {
+        direct::record_of(self.shared, self.memory()?, key).ok()
+    }
+
     /// Finds a key's place for a change by loads, if that is possible.
     pub(super) fn loaded_place(&self, key: &[u8], purpose: Purpose) -> Option<PageSearchEnd> {
         direct::place_of(self.shared, self.memory()?, key, purpose).ok()
@@ -129,6 +135,10 @@ impl<F: Fabric> Operation<'_, F> {
         condition: Condition<'_>,
         is_first: bool,
     ) -> Result<Attempt> {
+        let is_unconditional = matches!(condition, Condition::Always | Condition::Present);
+        if is_unconditional && let Some(home) = self.loaded_record(draft.key) {
+            return pin!(self.put_at(draft, &home, true)).await;
+        }
         let end = match condition {
             Condition::Always | Condition::Present => {
                 match pin!(self.overwrite(draft, is_first, condition == Condition::Present)).await? {
@@ -151,7 +161,6 @@ impl<F: Fabric> Operation<'_, F> {
         if !holds {
             return Ok(Attempt::Done(PutOutcome::Refused));
         }
-        let is_unconditional = matches!(condition, Condition::Always | Condition::Present);
         pin!(self.place(draft, value, end, is_unconditional)).await
     }
 
@@ -229,7 +238,21 @@ impl<F: Fabric> Operation<'_, F> {
         if word.is_sealed() || found.head.is_sealed {
             return self.make_room(draft.key, found).await;
         }
-        let print = found.head.shape.leaf_print(found.head.page.addr, draft.key, found.print);
+        let Head { page, shape, identity, .. } = found.head;
+        let is_put_again = matches!(found.spot, Lookup::Record { .. }) && !was_there;
+        let home = Home { page, shape, identity, print: found.print, addr, word, was_there, is_put_again };
+        pin!(self.put_at(draft, &home, is_unconditional)).await
+    }
+
+    /// Puts a pair in its home.
+    async fn put_at(
+        &mut self,
+        draft: &mut Draft<'_>,
+        home: &Home,
+        is_unconditional: bool,
+    ) -> Result<Attempt> {
+        let &Home { page, ref shape, addr, word, was_there, .. } = home;
+        let print = shape.leaf_print(page.addr, draft.key, home.print);
         let leaf = draft.place(&mut self.client, addr.node()).await?;
         let new = Word::leaf(print, draft.class, leaf);
         let mut batch = self.client.batch();
@@ -239,8 +262,8 @@ impl<F: Fabric> Operation<'_, F> {
             self.client.send(&mut batch).await?;
         }
         let cas = batch.cas(addr, word.0, new.0);
-        if let (Lookup::Record { .. }, false) = (&found.spot, was_there) {
-            batch.faa(found.head.removals_addr(), page::REMOVAL.wrapping_neg());
+        if home.is_put_again {
+            batch.faa(page.removals_addr(), page::REMOVAL.wrapping_neg());
         }
         let done = self.client.submit(batch).await?;
         let winner = Word(done.found(cas));
@@ -253,12 +276,11 @@ impl<F: Fabric> Operation<'_, F> {
             };
         }
         draft.linked();
-        let page = (found.head.page, &found.head.shape);
-        self.shared.learn_hot_at(found.head.identity, page, addr, new);
+        self.shared.learn_hot_at(home.identity, (page, shape), addr, new);
         self.retire_leaf_of(word);
         match word.state() {
             State::Tomb => note(situations::TOMB_REUSED),
-            State::Inline => self.has_changed(draft.key, found.head.page).await?,
+            State::Inline => self.has_changed(draft.key, page).await?,
             _ => self.has_changed_again(),
         }
         Ok(Attempt::Done(if was_there { PutOutcome::Replaced } else { PutOutcome::Inserted }))
@@ -312,7 +334,7 @@ impl<F: Fabric> Operation<'_, F> {
         let mut batch = self.client.batch();
         let cas = batch.cas(addr, word.0, tomb.0);
         if let Lookup::Record { .. } = found.spot {
-            batch.faa(found.head.removals_addr(), page::REMOVAL);
+            batch.faa(found.head.page.removals_addr(), page::REMOVAL);
         }
         let before = found.head.live_about();
         let is_likely = before <= 1 + CONCURRENT_DELETES_MAX || found.head.is_thin(before - 1);

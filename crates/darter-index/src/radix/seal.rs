@@ -28,7 +28,20 @@ pub async fn seal_all<F: Fabric>(
     seal_by(client, base, words, SEAL, |words, at| seals(at, words[at])).await
 }
 
-/// The same with another bit as the seal; `seals` gets all words and a position.
+/// The same for the words at some positions.
+///
+/// # Errors
+/// Those of the fabric.
+pub(crate) async fn seal_at<F: Fabric>(
+    client: &mut Client<F>,
+    base: GlobalAddr,
+    words: &mut [u64],
+    positions: impl Iterator<Item = usize> + Clone + Send,
+) -> Result<()> {
+    seal_some(client, base, words, (SEAL, positions), |_, _| true).await
+}
+
+/// As [`seal_all`] with another bit as the seal; `seals` gets all words and a position.
 ///
 /// # Errors
 /// Those of the fabric.
@@ -39,10 +52,22 @@ pub async fn seal_by<F: Fabric>(
     seal: u64,
     seals: impl Fn(&[u64], usize) -> bool,
 ) -> Result<()> {
+    let all = 0..words.len();
+    seal_some(client, base, words, (seal, all), seals).await
+}
+
+async fn seal_some<F: Fabric>(
+    client: &mut Client<F>,
+    base: GlobalAddr,
+    words: &mut [u64],
+    (seal, positions): (u64, impl Iterator<Item = usize> + Clone),
+    seals: impl Fn(&[u64], usize) -> bool,
+) -> Result<()> {
     loop {
         let mut batch = client.batch();
-        let mut tries = Vec::with_capacity(words.len());
-        for (at, &word) in words.iter().enumerate() {
+        let mut tries = Vec::with_capacity(positions.size_hint().0);
+        for at in positions.clone() {
+            let word = words[at];
             if word & seal == 0 && seals(words, at) {
                 tries.push((at, batch.cas(base.plus(at as u64 * 8), word, word | seal)));
             }

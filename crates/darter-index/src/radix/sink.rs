@@ -35,30 +35,52 @@ impl<'v> Sink<'v> {
         self.take_all(std::iter::once(Leaf { key, value }));
     }
 
+    /// As [`Self::take_all`], for pairs that are in order among themselves.
+    pub(crate) fn take_ordered<'p>(&mut self, pairs: impl ExactSizeIterator<Item = Leaf<'p>> + Clone) {
+        let mut ordered = pairs.clone().take(self.left);
+        let Some(first) = ordered.next() else { return };
+        if self.last.as_ref().is_some_and(|last| compare(last, first.key) != self.forwards()) {
+            return self.take_all(pairs);
+        }
+        self.left -= 1 + ordered.len();
+        let mut last = first.key;
+        (self.visit)(first.key, first.value);
+        for Leaf { key, value } in ordered {
+            last = key;
+            (self.visit)(key, value);
+        }
+        self.keep(last);
+    }
+
+    /// How a key compares with the next one.
+    fn forwards(&self) -> Ordering {
+        if self.reverse { Ordering::Greater } else { Ordering::Less }
+    }
+
+    fn keep(&mut self, key: &[u8]) {
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+    }
+
     /// Receives pairs, except for those that would violate the order.
     pub fn take_all<'p>(&mut self, pairs: impl Iterator<Item = Leaf<'p>>) {
-        let Self { visit, left, reverse, last } = self;
+        let forwards = self.forwards();
+        let Self { visit, left, last, .. } = self;
         // Compared in place as long as there are pairs.
         let mut before: Option<&[u8]> = None;
         for Leaf { key, value } in pairs {
             if *left == 0 {
                 break;
             }
-            let follows = match before.or(last.as_deref()) {
-                Some(last) if *reverse => compare(key, last) == Ordering::Less,
-                Some(last) => compare(last, key) == Ordering::Less,
-                None => true,
-            };
-            if follows {
+            if before.or(last.as_deref()).is_none_or(|last| compare(last, key) == forwards) {
                 before = Some(key);
                 *left -= 1;
                 visit(key, value);
             }
         }
         if let Some(key) = before {
-            let last = last.get_or_insert_default();
-            last.clear();
-            last.extend_from_slice(key);
+            self.keep(key);
         }
     }
 }

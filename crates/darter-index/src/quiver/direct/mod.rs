@@ -18,9 +18,11 @@ use self::place::Record;
 pub(super) use self::place::{Page, Sure, Unsure, Way, node_of, way_to};
 use super::descent::{Found, Image, Lookup, PageSearchEnd, Purpose};
 use super::node::Content;
+use super::outcome::Home;
+use super::page::IDENTITY_AT;
 use super::pair::INLINE_WORDS_MAX;
 use super::shared::Shared;
-use super::word::Print;
+use super::word::{Print, State};
 use crate::Result;
 use crate::radix::leaf;
 use darter_fabric::GlobalAddr;
@@ -72,6 +74,21 @@ pub(super) fn value_of(shared: &Shared, memory: Memory<'_>, key: &[u8]) -> Sure<
         None if page.proves_absence(shared, head.as_ref(), key) => Ok(LoadedValue::of(None, false)),
         None => Err(Unsure),
     }
+}
+
+/// Finds the record of a key with a value, for a put that replaces it.
+pub(super) fn record_of(shared: &Shared, memory: Memory<'_>, key: &[u8]) -> Sure<Home> {
+    let page = way_to(shared, memory, key)?.page(memory, key)?;
+    if !memory.is_transient() {
+        page.head()?;
+    }
+    let print = Print::new(shared.keys, key);
+    let Record::Own { addr, word, .. } = page.record(key, || print, true)? else { return Err(Unsure) };
+    if page.is_sealed() || word.is_sealed() || word.is_intent() || word.state() == State::Tomb {
+        return Err(Unsure);
+    }
+    let (at, shape, identity) = (page.at, page.shape, page.words.load(IDENTITY_AT));
+    Ok(Home { page: at, shape, identity, print, addr, word, was_there: true, is_put_again: false })
 }
 
 /// Finds a key's place for a change, as a descent for this purpose does.

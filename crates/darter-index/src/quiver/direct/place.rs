@@ -10,6 +10,7 @@ use crate::quiver::page::{
 use crate::quiver::shared::Shared;
 use crate::quiver::word::{LeafPrint, Print, State, Word};
 use crate::radix::leaf;
+use crate::radix::seal::SEAL;
 use darter_fabric::GlobalAddr;
 use darter_fabric::local::{Memory, Words};
 use darter_fabric::turns::PORTION_BYTES;
@@ -140,6 +141,11 @@ impl<'m> Page<'m> {
         if is_responsible { Ok(Self { memory, at: page, shape, words }) } else { Err(Unsure) }
     }
 
+    /// Whether the page is being replaced.
+    pub(in crate::quiver) fn is_sealed(&self) -> bool {
+        self.words.load(0) & SEAL != 0
+    }
+
     /// The page's head, verified if a medium may have damaged it.
     pub(in crate::quiver) fn head(&self) -> Sure<Head> {
         let words: HeadWords = loaded(self.part(0, self.shape.head_words())?);
@@ -240,13 +246,18 @@ impl<'m> Page<'m> {
         Ok(self.shape.rank(&map, key))
     }
 
+    /// The words of some records.
+    pub(in crate::quiver) fn records(&self, first: usize, records: usize) -> Sure<Words<'m>> {
+        self.part(self.shape.record_at(first), records * self.shape.record_words)
+    }
+
     fn part(&self, first: usize, words: usize) -> Sure<Words<'m>> {
         self.words.part(first, words).ok_or(Unsure)
     }
 
     /// The words of the pair stored in a record, whatever the record's word; `None` if there never
     /// was one.
-    pub(in crate::quiver) fn own_words(&self, rank: usize) -> Sure<Option<Words<'m>>> {
+    fn own_words(&self, rank: usize) -> Sure<Option<Words<'m>>> {
         let words = self.shape.record_words.saturating_sub(1);
         let own = self.part(self.shape.record_at(rank) + 1, words)?;
         Ok(Some(own).filter(|own| !own.is_empty() && own.load(0) != 0))

@@ -22,6 +22,7 @@ use crate::radix::sink::Sink;
 use darter_fabric::GlobalAddr;
 use darter_fabric::local::{Memory, Words};
 use std::cmp::Ordering;
+use std::ops::Range;
 
 /// Words of the largest leaf that is copied.
 const LEAF_WORDS_MAX: usize = 512;
@@ -45,7 +46,7 @@ impl Row {
 /// A scan by loads, with its buffers.
 #[derive(Default)]
 pub(super) struct Loaded {
-    /// Images of leaves.
+    /// Images of records and leaves.
     words: Vec<u64>,
     /// The pairs of a page, in the walk's direction.
     rows: Vec<Row>,
@@ -91,7 +92,7 @@ impl Loaded {
                 }
                 self.take(shared, &page, range, (&at.key, sink.left))?;
                 let words = &self.words;
-                sink.take_all(self.rows.iter().map(|row| Row::of(words, *row)));
+                sink.take_ordered(self.rows.iter().map(|row| Row::of(words, *row)));
             }
             _ => return Err(Unsure),
         }
@@ -128,28 +129,38 @@ impl Loaded {
             }
         }
         let order_of = |a: &[u8], b: &[u8]| if range.reverse { compare(b, a) } else { compare(a, b) };
-        let (records, first) = (page.shape.records, self.first(page, &is_before, range.reverse)?);
-        let mut last: Option<Row> = None;
-        for at in first..records {
-            if self.rows.len() >= limit {
-                break;
+        let records = page.shape.records;
+        let mut at = self.first(page, &is_before, range.reverse)?;
+        let (mut last, mut has_begun): (Option<Row>, _) = (None, false);
+        'records: while at < records && self.rows.len() < limit {
+            let steps = (limit - self.rows.len()).min(records - at);
+            let first = if range.reverse { records - at - steps } else { at };
+            let copied = self.copy(page.records(first, steps)?);
+            self.rows.reserve(steps);
+            for step in 0..steps {
+                let within = if range.reverse { steps - 1 - step } else { step };
+                let record = copied + within * page.shape.record_words;
+                let Some((row, is_present)) = self.record(shared, page, first + within, record)? else {
+                    continue;
+                };
+                let key = Row::of(&self.words, row).key;
+                let follows = match last.replace(row) {
+                    Some(last) => order_of(Row::of(&self.words, last).key, key) == Ordering::Less,
+                    None => page.shape.may_have(key, path),
+                };
+                if !follows {
+                    return Err(Unsure);
+                }
+                if is_after(key) {
+                    break 'records;
+                }
+                // Keys are in order.
+                has_begun = has_begun || !is_before(key);
+                if is_present && has_begun {
+                    self.rows.push(row);
+                }
             }
-            let rank = if range.reverse { records - 1 - at } else { at };
-            let Some((row, is_present)) = self.record(shared, page, rank)? else { continue };
-            let key = Row::of(&self.words, row).key;
-            let follows = match last.replace(row) {
-                Some(last) => order_of(Row::of(&self.words, last).key, key) == Ordering::Less,
-                None => page.shape.may_have(key, path),
-            };
-            if !follows {
-                return Err(Unsure);
-            }
-            if is_after(key) {
-                break;
-            }
-            if is_present && !is_before(key) {
-                self.rows.push(row);
-            }
+            at += steps;
         }
         if last.is_some_and(|last| !page.shape.may_have(Row::of(&self.words, last).key, path)) {
             return Err(Unsure);
@@ -171,36 +182,47 @@ impl Loaded {
     fn first(&mut self, page: &Page<'_>, is_before: &dyn Fn(&[u8]) -> bool, reverse: bool) -> Sure<usize> {
         let (mut low, mut high) = (0, page.shape.records);
         let kept = self.words.len();
+        // Of the pages after the first one, all records are in the range.
+        let mut middle = 0;
         while low < high {
-            let middle = low + (high - low) / 2;
             let rank = if reverse { page.shape.records - 1 - middle } else { middle };
+            let record = self.copy(page.records(rank, 1)?);
             // The records are passed over one by one if one of them has no pair.
-            let Some(row) = self.own_pair(page, rank)? else { return Ok(low) };
+            let Some(row) = self.own_pair(page, record)? else { return Ok(low) };
             if is_before(Row::of(&self.words, row).key) {
                 low = middle + 1;
             } else {
                 high = middle;
             }
             self.words.truncate(kept);
+            middle = low + (high - low) / 2;
         }
         Ok(low)
     }
 
-    /// Copies the pair stored in a record, whatever the record's word; `None` if there is none.
-    fn own_pair(&mut self, page: &Page<'_>, rank: usize) -> Sure<Option<Row>> {
-        let Some(words) = page.own_words(rank)? else { return Ok(None) };
-        let at = self.copy(words);
-        self.words[at] = leaf::bind(self.words[at], page.at.addr);
-        self.row(page, page.at.addr, at).map(Some)
+    /// The pair stored in a record whose words begin at a word of the buffer, whatever the record's
+    /// word; `None` if there is none.
+    fn own_pair(&mut self, page: &Page<'_>, record: usize) -> Sure<Option<Row>> {
+        let image = record + 1..record + page.shape.record_words;
+        match self.words.get_mut(image.start) {
+            Some(header) if !image.is_empty() && *header != 0 => *header = leaf::bind(*header, page.at.addr),
+            _ => return Ok(None),
+        }
+        self.row(page, page.at.addr, image).map(Some)
     }
 
-    /// Copies the pair of a record. Returns it, and whether it is present; `None` if the record has
-    /// no key.
-    fn record(&mut self, shared: &Shared, page: &Page<'_>, rank: usize) -> Sure<Option<(Row, bool)>> {
-        let at = page.shape.record_at(rank);
-        let word = Word(page.words.load(at));
-        let addr = page.at.addr.plus(at as u64 * 8);
-        let own = self.own_pair(page, rank)?;
+    /// The pair of a record whose words begin at a word of the buffer; a leaf is copied. Returns it,
+    /// and whether it is present; `None` if the record has no key.
+    fn record(
+        &mut self,
+        shared: &Shared,
+        page: &Page<'_>,
+        rank: usize,
+        record: usize,
+    ) -> Sure<Option<(Row, bool)>> {
+        let word = Word(self.words[record]);
+        let addr = page.at.addr.plus(page.shape.record_at(rank) as u64 * 8);
+        let own = self.own_pair(page, record)?;
         let is_stored = !page.memory.is_transient();
         match (word.state(), own) {
             (State::Inline | State::Tomb, Some(own)) if word.is_of_life(page.shape.born) => {
@@ -226,7 +248,7 @@ impl Loaded {
     fn leaf(&mut self, shared: &Shared, page: &Page<'_>, word: Word) -> Sure<Row> {
         let (addr, words) = page.leaf_words(word, LEAF_WORDS_MAX)?;
         let at = self.copy(words);
-        let row = self.row(page, addr, at)?;
+        let row = self.row(page, addr, at..self.words.len())?;
         self.moved_out += i32::from(words.len() <= INLINE_WORDS_MAX);
         if !page.memory.is_transient() {
             let key = Row::of(&self.words, row).key;
@@ -239,14 +261,14 @@ impl Loaded {
 
     fn copy(&mut self, words: Words<'_>) -> usize {
         let at = self.words.len();
-        self.words.resize(at + words.len(), 0);
-        words.load_into(&mut self.words[at..]);
+        words.append_to(&mut self.words);
         at
     }
 
-    /// The pair of the image that begins at a word of the buffer.
-    fn row(&self, page: &Page<'_>, addr: GlobalAddr, at: usize) -> Sure<Row> {
-        let image = &self.words[at..];
+    /// The pair of an image in the buffer.
+    fn row(&self, page: &Page<'_>, addr: GlobalAddr, image: Range<usize>) -> Sure<Row> {
+        let at = image.start;
+        let image = &self.words[image];
         let Leaf { key, value } = page.parse(addr, image)?;
         let (header, _) = leaf::key_place(image).ok_or(Unsure)?;
         Ok(Row { at: at * 8 + header, key: key.len(), value: value.len() })

@@ -262,10 +262,10 @@ fn place_of(key: &[u8], found: &Found) -> Option<Place> {
     let (head, print) = (&found.head, found.print);
     let (addr, word, removed, removals) = match &found.spot {
         Lookup::Record { addr, word, is_inline: true, .. } => {
-            (*addr, *word, Word::tomb(head.shape.born, print), Some(head.removals_addr()))
+            (*addr, *word, Word::tomb(head.shape.born, print), Some(head.page.removals_addr()))
         }
         Lookup::Record { addr, word, .. } => {
-            (*addr, *word, Word::erased(*addr, print), Some(head.removals_addr()))
+            (*addr, *word, Word::erased(*addr, print), Some(head.page.removals_addr()))
         }
         Lookup::Delta { addr, word, .. } => (*addr, *word, Word::erased(*addr, print), None),
         Lookup::Absent { vacancy } => {

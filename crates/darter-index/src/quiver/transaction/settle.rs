@@ -224,9 +224,9 @@ impl<F: Fabric> Operation<'_, F> {
     /// Settles the intents in a page's words. An undecided transaction is aborted. Returns whether
     /// there was any.
     pub(in crate::quiver) async fn settle_page(&mut self, shape: &Shape, words: &[u64]) -> Result<bool> {
-        let is_intent = |&at: &usize| at > 0 && shape.is_sealable(at) && Word(words[at]).is_intent();
         let mut any = false;
-        for at in (0..words.len()).filter(is_intent) {
+        // The first one is the guard.
+        for at in shape.sealable().skip(1).filter(|&at| Word(words[at]).is_intent()) {
             if let Some((addr, class, _)) = Word(words[at]).leaf_object() {
                 let image = self.client.read(addr, leaf::class_words(class)).await?;
                 let key = leaf::parse(addr, &image)?.key.to_vec();
