@@ -28,7 +28,7 @@ use std::fmt::{Display, Write as _};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const MARK: &str = "darter-backups";
 const MARK_CONTENTS: &str = "darter backups 1\n";
@@ -127,6 +127,25 @@ impl Folder {
     /// Returns what a backup holds, according to its list of parts.
     pub(super) fn report(&self, name: &str) -> Result<BackupReport, BackupError> {
         Ok(self.list(name)?.report)
+    }
+
+    /// Returns the name of the newest backup that was taken at a time or before.
+    pub(super) fn name_at(&self, time: SystemTime) -> Result<String, BackupError> {
+        let (mut oldest, mut found) = (None, None);
+        for name in self.names()? {
+            let taken_at = self.report(&name)?.taken_at;
+            oldest = Some(oldest.map_or(taken_at, |oldest: SystemTime| oldest.min(taken_at)));
+            if taken_at <= time {
+                found = found.max(Some((taken_at, name)));
+            }
+        }
+        found.map(|(_, name)| name).ok_or_else(|| {
+            let what = oldest.map_or("there is no backup in the folder".to_owned(), |oldest| {
+                let oldest = humantime::format_rfc3339_millis(oldest);
+                format!("no backup was taken at that time or before; the oldest is of {oldest}")
+            });
+            io::Error::other(what).into()
+        })
     }
 
     /// Returns a backup, or the newest one, as a stream.

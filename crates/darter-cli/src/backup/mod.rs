@@ -21,7 +21,7 @@ use std::fmt::Display;
 use std::io::{self, BufReader, IsTerminal, Read, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -48,6 +48,7 @@ pub struct BackupCommand {
 Examples:
   darter restore /var/backups/fruit --pool 'file:/data/fruit.pool?size=8G' --verify
   darter restore /var/backups/fruit --backup 2026-11-28T03-00-00Z --pool tcp://10.0.0.1:7000
+  darter restore /var/backups/fruit --at 2026-11-28T12:00:00Z --pool tcp://10.0.0.1:7000
   zstdcat fruit.backup.zst | darter restore - --pool 'file:/data/fruit.pool?size=8G'")]
 pub struct RestoreCommand {
     #[command(flatten)]
@@ -57,6 +58,9 @@ pub struct RestoreCommand {
     /// Name of the backup, as printed by `darter backups`; by default the newest
     #[arg(long, value_name = "NAME")]
     backup: Option<String>,
+    /// Restores the newest backup that was taken at this time or before, in UTC: 2026-11-28T12:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_rfc3339_weak, conflicts_with = "backup")]
+    at: Option<SystemTime>,
     /// Then read the pool, and compare each pair with the backup
     #[arg(long)]
     verify: bool,
@@ -132,13 +136,18 @@ fn back_up<T>(
 impl RestoreCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
         let mut source: Box<dyn Read + Send> = if self.from.as_os_str() == "-" {
-            if self.backup.is_some() {
-                return Err(Failure::usage("--backup names a backup of a folder; name one instead of `-`"));
+            if self.backup.is_some() || self.at.is_some() {
+                return Err(Failure::usage(
+                    "--backup and --at choose a backup of a folder; name one instead of `-`",
+                ));
             }
             Box::new(BufReader::new(io::stdin()))
         } else {
             let folder = Folder::open(&self.from).map_err(|error| of_folder(&self.from, error))?;
-            Box::new(folder.read(self.backup.as_deref()).map_err(|error| of_folder(&self.from, error))?)
+            let taken_before = self.at.map(|at| folder.name_at(at)).transpose();
+            let name = taken_before.map_err(|error| of_folder(&self.from, error))?;
+            let name = name.as_deref().or(self.backup.as_deref());
+            Box::new(folder.read(name).map_err(|error| of_folder(&self.from, error))?)
         };
         let store = self.pool.open_or_create()?;
         let mut sum = Sha256::new();

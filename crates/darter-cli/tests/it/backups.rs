@@ -80,6 +80,36 @@ fn a_folder_has_backups_of_a_pool_that_is_written_to() {
 }
 
 #[test]
+fn a_time_chooses_the_newest_backup_of_before() {
+    let scene = Scene::new();
+    let folder = path(&scene, "backups");
+    for colour in ["red", "green"] {
+        open(&scene).put("apple", colour).unwrap();
+        scene.run(&["backup", &folder]).code(0);
+    }
+    let listed = scene.run(&["backups", &folder]).code(0).out;
+    let times: Vec<_> = listed.lines().map(|line| line.split("as of ").nth(1).unwrap()).collect();
+    let times: Vec<_> = times.iter().map(|rest| rest.split(',').next().unwrap()).collect();
+    for (at, colour) in [(times[0], "red"), (times[1], "green"), ("2999-01-01T00:00:00Z", "green")] {
+        let url = new_pool(&scene, &format!("copy-{}", at.replace(':', "-")));
+        scene.run(&["restore", &folder, "--at", at, "--verify", "--pool", &url]).code(0).err("verified");
+        assert_eq!(Store::open(&url).unwrap().get("apple").unwrap().as_deref(), Some(colour.as_bytes()));
+    }
+    let url = new_pool(&scene, "none");
+    let restore = |rest: &[&str]| {
+        let arguments = [&["restore", "--pool", &url], rest].concat();
+        scene.run(&arguments)
+    };
+    restore(&[&folder, "--at", "2001-01-01T00:00:00Z"])
+        .code(1)
+        .err(&format!("the oldest is of {}", times[0]));
+    restore(&[&folder, "--at", "yesterday"]).code(2);
+    restore(&[&folder, "--at", times[0], "--backup", "2001-01-01"]).code(2);
+    restore(&["-", "--at", times[0]]).code(2).err("--at");
+    assert!(!scene.path("none").exists());
+}
+
+#[test]
 fn parts_are_written_once_and_removed_with_their_last_backup() {
     let scene = Scene::new();
     fill(&scene);

@@ -11,7 +11,7 @@ use super::nibble::EdgeRange;
 use super::node::{Content, Slot};
 use super::operation::Operation;
 use super::outcome::Home;
-use super::page::{self, Head, PageRef};
+use super::page::{self, Head};
 use super::pair::{Maker, Pair, Place};
 use super::parent_slot::ParentSlot;
 use super::search::value_at;
