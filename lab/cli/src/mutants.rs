@@ -1,7 +1,9 @@
 //! `mutants`: plants errors in a copy of the sources and tests which checks find them.
 
 use clap::{Args, Subcommand};
-use darter_check::mutants::{FoundBy, Mutant, check, mutants, prepare, sources, stress_finds, test_finds};
+use darter_check::mutants::{
+    Damages, FoundBy, Mutant, check, damages_find, mutants, prepare, sources, stress_finds, test_finds,
+};
 use darter_cli::{Answer, Failure};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -21,6 +23,7 @@ Examples:
   darter-lab mutants check
   darter-lab mutants prepare target/planted
   cd target/planted && cargo run --release -p darter-lab -- mutants hunt
+  cd target/planted && cargo run --release -p darter-lab -- mutants hunt --damages
   cd target/planted && DARTER_MUTANT=limbo-frees-one-epoch-early cargo run --release -p darter-lab -- sim --faults all
 
 lab/docs/checking.md has more.")]
@@ -54,6 +57,7 @@ struct PrepareCommand {
 }
 
 #[derive(Args)]
+#[allow(clippy::struct_excessive_bools)] // each is a flag of the command line
 struct HuntCommand {
     /// Errors with one of these texts in their names; all by default
     #[arg(value_name = "TEXT")]
@@ -66,6 +70,10 @@ struct HuntCommand {
     /// --transactions`. A run without an error must find nothing
     #[arg(long, conflicts_with = "tests")]
     stress: bool,
+    /// Plant the errors that damaged pools find, and run `damages` up to the first wrong answer. The
+    /// same rounds without the error must all be right
+    #[arg(long, conflicts_with_all = ["tests", "stress"])]
+    damages: bool,
     /// Time limit of a test; a test that takes longer has not found the error
     #[arg(long, value_name = "SECONDS", default_value_t = 600, requires = "tests",
           value_parser = clap::value_parser!(u64).range(1..))]
@@ -101,6 +109,7 @@ fn list() -> Result<Answer, Failure> {
             FoundBy::Schedules(schedules) => format!("schedules of {}", schedules.index),
             FoundBy::Sweep { index, .. } => format!("sweep of {index}"),
             FoundBy::Tests(arguments) => format!("cargo test {arguments}"),
+            FoundBy::Damages(Damages { pools, .. }) => format!("damages of {pools}"),
         };
         writeln!(out, "{area}\t{name}\t{finder}\t{what}")?;
     }
@@ -145,7 +154,7 @@ struct Outcome {
     is_found: bool,
     /// The kind of violation, or why it counts as missed.
     how: String,
-    /// The runs or schedules that it took.
+    /// The runs, rounds or schedules that it took.
     runs: u64,
 }
 
@@ -191,8 +200,9 @@ impl HuntCommand {
         }
         out.flush()?;
         let sought: u64 = scores.values().map(|(sought, _)| sought).sum();
-        // Tests are not random, and the stress has several attempts.
-        let allowed = if self.tests || self.stress { 0 } else { 100 - FOUND_PERCENT_MIN };
+        // Tests are not random, and the stress and the damages have several attempts.
+        let allowed =
+            if self.tests || self.stress || self.damages { 0 } else { 100 - FOUND_PERCENT_MIN };
         let is_enough = missed.len() as u64 * 100 <= sought * allowed;
         Ok(if is_enough { Answer::Done } else { Answer::No })
     }
@@ -208,12 +218,18 @@ impl HuntCommand {
         let Mutant { area, name, .. } = mutant;
         let Outcome { is_found, how, runs } = found;
         if self.json {
-            let count = if self.stress { "runs" } else { "schedules" };
+            let count = match (self.stress, self.damages) {
+                (true, _) => "runs",
+                (_, true) => "rounds",
+                _ => "schedules",
+            };
             let line = json!({ "area": area, "name": name, "found": is_found, "how": how,
                 count: runs, "seconds": seconds });
             writeln!(out, "{line}")
         } else if self.stress {
             writeln!(out, "{area:<12} {name:<48} {runs} of {STRESS_RUNS_MAX} runs {seconds:>6.1} s  {how}")
+        } else if self.damages {
+            writeln!(out, "{area:<12} {name:<48} {runs:>4} rounds {seconds:>6.1} s  {how}")
         } else {
             let schedules = if self.tests { String::new() } else { format!("{runs:>7} schedules ") };
             writeln!(out, "{area:<12} {name:<48} {how:<10} {schedules}{seconds:>6.1} s")
@@ -244,6 +260,25 @@ impl HuntCommand {
         Ok(Some(Outcome { is_found: false, how: "NOT FOUND".to_owned(), runs: STRESS_RUNS_MAX }))
     }
 
+    /// Damages pools with an error planted until an answer is wrong, and then as often without it.
+    fn seek_by_damages(mutant: &Mutant) -> Result<Option<Outcome>, Failure> {
+        let FoundBy::Damages(damages) = mutant.found_by else { return Ok(None) };
+        let program = std::env::current_exe().map_err(Failure::failed)?;
+        let find = |planted, rounds| {
+            damages_find(&program, planted, Damages { rounds, ..damages }).map_err(Failure::failed)
+        };
+        let Some(wrong) = find(Some(&mutant.name[..]), damages.rounds)? else {
+            let how = "NOT FOUND".to_owned();
+            return Ok(Some(Outcome { is_found: false, how, runs: damages.rounds }));
+        };
+        let runs = wrong.number + 1;
+        let (is_found, how) = match find(None, runs)? {
+            None => (true, wrong.text),
+            Some(also) => (false, format!("WRONG WITHOUT IT: {}", also.text)),
+        };
+        Ok(Some(Outcome { is_found, how, runs }))
+    }
+
     /// Runs the check of one error, if that check is selected. `controls` holds the tests that have
     /// passed without any error.
     fn seek<'m>(
@@ -253,6 +288,9 @@ impl HuntCommand {
     ) -> Result<Option<Outcome>, Failure> {
         if self.stress {
             return Self::seek_by_stress(mutant, controls);
+        }
+        if self.damages {
+            return Self::seek_by_damages(mutant);
         }
         if !self.tests {
             let Some(hunted) = mutant.hunt(self.threads()) else { return Ok(None) };

@@ -35,7 +35,7 @@ impl Hunted {
 
 impl Mutant {
     /// Plants the error in this process and runs the schedules or the sweep that find it; returns
-    /// `None` if tests find it. The replay line of a finding must show the violation again, and
+    /// `None` if tests or damaged pools find it. The replay line of a finding must show the violation again, and
     /// must not show it without the error. Nothing else may run in the process at the same time.
     ///
     /// # Panics
@@ -117,7 +117,7 @@ impl Mutant {
                     threads,
                 }))
             }
-            FoundBy::Tests(_) => None,
+            FoundBy::Tests(_) | FoundBy::Damages(_) => None,
         }
     }
 }

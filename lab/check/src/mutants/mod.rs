@@ -27,11 +27,13 @@
 //! Errors in the same lines share the change of the first.
 
 mod change;
+mod damaged;
 mod hunt;
 mod stressed;
 mod tree;
 
 pub use change::{Change, Fault};
+pub use damaged::{Damages, Pools, WrongRound, damages_find};
 pub use hunt::{Hunted, test_finds};
 pub use stressed::stress_finds;
 pub use tree::{Prepared, check, prepare};
@@ -86,6 +88,8 @@ pub enum FoundBy {
     },
     /// `cargo test` with these arguments.
     Tests(String),
+    /// `darter-lab damages`: pools that are damaged at rest.
+    Damages(Damages),
 }
 
 /// Random schedules that find an error.

@@ -41,6 +41,9 @@ pub(crate) struct DamagesCommand {
     /// groups]
     #[arg(long, value_enum, value_name = "KIND")]
     only: Option<Kind>,
+    /// End after the first wrong answer
+    #[arg(long)]
+    fail_fast: bool,
     /// Directory for the pools [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -71,7 +74,7 @@ impl DamagesCommand {
         let mut out = io::stdout().lock();
         let mut subjects = BTreeMap::new();
         let (mut by_file, mut by_way) = (BTreeMap::new(), BTreeMap::new());
-        let mut wrong = 0;
+        let (mut done, mut wrong) = (0, 0);
         for number in 0..self.rounds {
             let mut dice = Pcg64Mcg::seed_from_u64(self.seed << 32 | number);
             let kind = self.only.unwrap_or(match number % 10 {
@@ -92,9 +95,13 @@ impl DamagesCommand {
             let Round { file, way, outcome, text } = round;
             by_file.entry(file.clone()).or_insert_with(Tally::default).count(outcome);
             by_way.entry(way).or_insert_with(Tally::default).count(outcome);
+            done += 1;
             wrong += u64::from(outcome == Outcome::Wrong);
             if self.verbose || outcome == Outcome::Wrong {
                 writeln!(out, "{number}: {outcome:?}: {file}, variant {variant}: {text}")?;
+            }
+            if self.fail_fast && wrong > 0 {
+                break;
             }
         }
         writeln!(out, "{:<34} {:>7} {:>7} {:>7}", "damaged", "right", "named", "wrong")?;
@@ -103,7 +110,7 @@ impl DamagesCommand {
         };
         by_file.iter().try_for_each(|(file, tally)| line(file, *tally))?;
         by_way.iter().try_for_each(|(way, tally)| line(way.name(), *tally))?;
-        writeln!(out, "{} damages, {wrong} wrong", self.rounds)?;
+        writeln!(out, "{done} damages, {wrong} wrong")?;
         Ok(if wrong == 0 { Answer::Done } else { Answer::No })
     }
 }

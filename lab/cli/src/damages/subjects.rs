@@ -222,7 +222,8 @@ fn part_of(at: u64, nodes: u64) -> &'static str {
     }
 }
 
-/// Judges a memory node with a damaged log: it serves everything, or names a file of its log.
+/// Judges a memory node with a damaged log: it serves everything, or names a file of its log. A node
+/// that serves has promised that nothing is missing, so that an error of a reader counts as wrong.
 fn judge_node(node: &mut Node, sound: &[Sound]) -> io::Result<(Outcome, String)> {
     let url = match node.url() {
         Ok(url) => url,
@@ -230,7 +231,10 @@ fn judge_node(node: &mut Node, sound: &[Sound]) -> io::Result<(Outcome, String)>
     };
     if !url.is_empty() {
         let ended = client("read", &format!("{url}?durability=log"))?;
-        return Ok(judge(&ended, &[node.said()]));
+        return Ok(match judge(&ended, &[node.said()]) {
+            (Outcome::Named, why) => (Outcome::Wrong, format!("the node serves, but {why}")),
+            judged => judged,
+        });
     }
     let (code, said) = (node.code()?, node.said());
     let names = sound.iter().filter_map(|sound| sound.path.file_name()?.to_str().map(str::to_owned));
