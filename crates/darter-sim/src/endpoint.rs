@@ -142,10 +142,10 @@ impl Sim {
         self.world().heal(self.process, node);
     }
 
-    /// From now on no process reaches a node: its memory is gone for good. Verbs that were posted to
-    /// it must have completed.
+    /// From now on no process reaches a node: its memory is gone for good. Verbs that were posted to it
+    /// and not executed are lost, as are the replies to executed ones; new verbs fail.
     pub fn lose_node(&self, node: u8) {
-        self.world().lost.push(node);
+        self.world().lose(node);
     }
 
     /// Counts allocation requests of this process from now on, and refuses the request with this

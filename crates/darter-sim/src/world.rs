@@ -542,7 +542,20 @@ impl World {
         if !self.is_cut(process, node) {
             self.cuts.push((process, node));
         }
-        for posted in self.posted.iter_mut().filter(|posted| posted.process == process) {
+        self.disconnect(node, |posted| posted.process == process);
+        self.calls.cut(process, node);
+    }
+
+    /// From now on no process reaches a node. Posted verbs there are lost, as are the replies to
+    /// executed ones.
+    pub(super) fn lose(&mut self, node: u8) {
+        self.lost.push(node);
+        self.disconnect(node, |_| true);
+    }
+
+    /// Ends the verbs of some batches at a node.
+    fn disconnect(&mut self, node: u8, is_affected: impl Fn(&Posted) -> bool) {
+        for posted in self.posted.iter_mut().filter(|posted| is_affected(posted)) {
             let count = posted.batch.len();
             // An executed batch loses its reply.
             for lane in posted.lanes.iter_mut().filter(|lane| lane.node == node) {
@@ -551,8 +564,7 @@ impl World {
                 posted.needs.retain(|need| need.node != node);
             }
         }
-        self.posted.retain(|posted| posted.process != process || !(posted.orphan && posted.is_executed()));
-        self.calls.cut(process, node);
+        self.posted.retain(|posted| !is_affected(posted) || !(posted.orphan && posted.is_executed()));
     }
 
     pub(super) fn heal(&mut self, process: u32, node: u8) {

@@ -201,8 +201,7 @@ impl HuntCommand {
         out.flush()?;
         let sought: u64 = scores.values().map(|(sought, _)| sought).sum();
         // Tests are not random, and the stress and the damages have several attempts.
-        let allowed =
-            if self.tests || self.stress || self.damages { 0 } else { 100 - FOUND_PERCENT_MIN };
+        let allowed = if self.tests || self.stress || self.damages { 0 } else { 100 - FOUND_PERCENT_MIN };
         let is_enough = missed.len() as u64 * 100 <= sought * allowed;
         Ok(if is_enough { Answer::Done } else { Answer::No })
     }

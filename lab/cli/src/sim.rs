@@ -3,7 +3,7 @@
 
 use clap::ValueEnum;
 use darter_check::explore::{
-    Exhaustion, Explored, Fault, Finding, Fixtures, GroupFaults, Outcome, Plan, Replay, SLOW, Schedule,
+    Exhaustion, Explored, Fault, Finding, Fixtures, GroupFaults, Left, Outcome, Plan, Replay, SLOW, Schedule,
     SchedulerKind, Settings, Sides, Summary, Sweep, exhaust, parse_replay, subject,
 };
 use darter_cli::{Answer, Failure};
@@ -303,6 +303,12 @@ fn faults((index, medium): (&Explored, Medium), list: &str, is_sweep: bool) -> R
         _ => {
             let names = list.split(',').map(str::trim);
             let known = names.map(|name| {
+                if name == "lose" && !index.promises.survives.contains(&name) {
+                    let index = index.name;
+                    return Err(Failure::usage(format!(
+                        "--faults: 'lose': {index} cannot be read around lost memory nodes; the indexes called quiver can"
+                    )));
+                }
                 if Fault::NAMES.contains(&name) || is_sweep && name == SLOW {
                     return Ok(name.to_owned());
                 }
@@ -340,6 +346,14 @@ fn print_summary(out: &mut impl Write, summary: &Summary, seconds: f64) -> std::
     }
     if summary.lost > 0 {
         writeln!(out, "lost       a value, reported to {}", counted(summary.lost, "operation"))?;
+    }
+    if summary.left != Left::default() {
+        let Left { kept, gone, reverted } = summary.left;
+        writeln!(
+            out,
+            "given up   {} with their nodes, {kept} kept, {reverted} with values from before a transaction",
+            counted(gone, "key")
+        )?;
     }
     if summary.taken_back > 0 {
         writeln!(out, "power      took {} back", counted(summary.taken_back, "unflushed value"))?;
@@ -439,6 +453,7 @@ fn summary_json(summary: &Summary, seconds: f64, missing: &[String]) -> serde_js
         "groups": summary.met,
         "taken_back": summary.taken_back,
         "told_of_lost_values": summary.lost,
+        "given_up": { "gone": summary.left.gone, "kept": summary.left.kept, "reverted": summary.left.reverted },
         "states_checked": summary.states,
         "undecided_histories": summary.undecided,
         "longest_history": summary.longest_history,

@@ -7,6 +7,7 @@ use super::finding::Finding;
 use super::fixtures::Fixtures;
 use super::group_faults::GroupFaults;
 use super::groups;
+use super::losses::Left;
 use super::op::Op;
 use super::outcome::{Outcome, Violation};
 use super::plan::{Explored, Plan, Sides};
@@ -15,7 +16,7 @@ use super::schedule::{Schedule, Scheduler};
 use super::schedulers::{After, EVENTS_OF_AN_OPERATION, Late, Pct, Random};
 use super::servers::{LATE_SERVER, SERVER};
 use super::shrink::shrink;
-use super::{drain, snapshot, transaction};
+use super::{drain, losses, snapshot, transaction};
 use crate::dice::Dice;
 use darter_index::checker::{Situation, take_situations, take_trail};
 use darter_sim::groups::Counts;
@@ -45,6 +46,9 @@ const BLOWS_MS: u64 = 8000;
 const ROUND: u64 = 1024;
 /// One run in this many begins as an interesting run did.
 const GOES_ON_ONE_IN: u64 = 3;
+
+/// The fault that is not drawn like the others.
+const LOSE: &str = "lose";
 
 /// A run in which something new occurred: its number, its trail, and its plan and schedule.
 type Found = (u64, Trail, (Plan, Schedule));
@@ -137,6 +141,8 @@ pub struct Summary {
     pub taken_back: u64,
     /// Operations that returned that a value was lost.
     pub lost: u64,
+    /// The keys that were left after memory nodes were lost.
+    pub left: Left,
     /// States that the checker visited.
     pub states: u64,
     /// Histories of transactions for which the checker's steps did not suffice.
@@ -167,6 +173,7 @@ impl Summary {
         self.states += outcome.states;
         self.undecided += outcome.undecided;
         self.lost += outcome.lost;
+        self.left.add(outcome.left);
         for fault in &outcome.struck {
             *self.faults.entry(fault.parts().0).or_default() += 1;
         }
@@ -186,6 +193,7 @@ impl Summary {
         self.states += other.states;
         self.undecided += other.undecided;
         self.lost += other.lost;
+        self.left.add(other.left);
         for (name, count) in other.faults {
             *self.faults.entry(name).or_default() += count;
         }
@@ -291,15 +299,21 @@ impl Settings {
         transaction::mix_in(&mut plan, &mut Dice::new(seed_of(self.seed ^ 0xc0_3317, run)));
         drain::mix_in(&mut plan, &mut Dice::new(seed_of(self.seed ^ 0xd_4a14, run)));
         snapshot::mix_in(&mut plan, &mut Dice::new(seed_of(self.seed ^ 0x5a_9707, run)));
+        if self.faults.iter().any(|name| name == LOSE) {
+            let is_only = self.faults.len() == 1;
+            losses::mix_in(&mut plan, is_only, &mut Dice::new(seed_of(self.seed ^ 0x10_55e5, run)));
+        }
         plan
     }
 
     /// Adds one of the faults somewhere in a plan.
     fn add_fault(&self, plan: &mut Plan, dice: &mut Dice) {
-        if self.faults.is_empty() {
+        // Losses are mixed in at last.
+        let names: Vec<&String> = self.faults.iter().filter(|name| **name != LOSE).collect();
+        if names.is_empty() {
             return;
         }
-        let name = &self.faults[dice.below(self.faults.len() as u64) as usize];
+        let name = names[dice.below(names.len() as u64) as usize];
         let clients = plan.clients.len() as u32;
         let is_client_s = Fault::is_of_client(name);
         let mut who = dice.below(u64::from(if is_client_s { clients } else { plan.processes() })) as u32;

@@ -253,6 +253,12 @@ fn judge_error<S: Subject>(recorder: &mut Recorder, op: Op, error: &IndexError, 
         IndexError::Fabric(FabricError::Disconnected { .. })
         | IndexError::Pool(PoolError::Fabric(FabricError::Disconnected { .. })) => false,
         IndexError::Fabric(FabricError::Unreachable { .. }) if S::HAS_SERVER => false,
+        IndexError::Fabric(FabricError::Unreachable { node })
+        | IndexError::Pool(PoolError::Fabric(FabricError::Unreachable { node }))
+            if recorder.lost_nodes.contains(node) =>
+        {
+            false
+        }
         // The call may or may not have taken effect.
         IndexError::Fabric(FabricError::Call(call))
             if match &call.fault {

@@ -206,6 +206,7 @@ impl Execution<'_> {
             let (_, who, when) = fault.parts();
             let count = match fault {
                 Fault::Power(..) => self.outcome.power_points(),
+                Fault::Lose(..) => self.outcome.verbs.iter().sum(),
                 Fault::Hold(..) => self.outcome.events.get(who as usize).copied().unwrap_or(0),
                 _ if who == SERVER => self.outcome.server_pieces,
                 _ if who == LATE_SERVER => self.outcome.verbs.get(SERVER as usize).copied().unwrap_or(0),
@@ -229,6 +230,10 @@ impl Execution<'_> {
                     self.lapsing.push(step + LAPSE_EVENTS);
                 }
                 Fault::Hold(..) => self.held.push((who, step + HELD_STEPS_MAX)),
+                Fault::Lose(..) => {
+                    sim.lose_node(who as u8);
+                    self.recorder.borrow_mut().lost_nodes.push(who as u8);
+                }
                 Fault::Cut(..) => {
                     sim.process(who).cut(0);
                     self.healing.push((who, step + CUT_EVENTS));

@@ -28,6 +28,8 @@ pub enum Fault {
     Refuse(u32, u64),
     /// All memory nodes lose power after this many verbs have executed in total.
     Power(u32, u64),
+    /// The memory node of this number is lost for good after this many verbs have executed in total.
+    Lose(u32, u64),
 }
 
 impl Fault {
@@ -43,6 +45,7 @@ impl Fault {
             Self::Cut(who, when) => ("cut", who, when),
             Self::Refuse(who, when) => ("refuse", who, when),
             Self::Power(who, when) => ("power", who, when),
+            Self::Lose(node, when) => ("lose", node, when),
         }
     }
 
@@ -58,12 +61,17 @@ impl Fault {
             "cut" => Self::Cut(who, when),
             "refuse" => Self::Refuse(who, when),
             "power" => Self::Power(who, when),
+            "lose" => Self::Lose(who, when),
             _ => return None,
         })
     }
 
     /// The names of all faults.
-    pub const NAMES: [&'static str; 9] =
+    pub const NAMES: [&'static str; 10] =
+        ["kill", "cancel", "drop", "hold", "pause", "stop", "cut", "refuse", "power", "lose"];
+
+    /// Faults that an index survives that cannot be read around lost memory nodes.
+    pub const BESIDE_LOSSES: [&'static str; 9] =
         ["kill", "cancel", "drop", "hold", "pause", "stop", "cut", "refuse", "power"];
 
     /// Faults that an index survives if its clients wait for each other's locks: there, a client

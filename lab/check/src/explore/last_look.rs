@@ -19,9 +19,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Batches after which a future that runs alone counts as hanging.
-const BATCHES_MAX: u64 = 200_000;
+pub(super) const BATCHES_MAX: u64 = 200_000;
 /// Events after which a future that runs together with a server counts as hanging.
-const EVENTS_MAX: u64 = 2_000_000;
+pub(super) const EVENTS_MAX: u64 = 2_000_000;
 /// Rounds of upkeep after which everything unlinked must be free if no process stands in the way.
 const SETTLE_ROUNDS: usize = 24;
 /// Of the runs without faults, one in this many is swept for remains of dead processes.

@@ -1,6 +1,7 @@
 //! The outcome of a run: counts of events, and the violation, if there was one.
 
 use super::fault::Fault;
+use super::losses::Left;
 use super::schedule::Schedule;
 use crate::history::{Operation, Transaction};
 use darter_sim::SimCounts;
@@ -75,6 +76,8 @@ pub struct Outcome {
     pub undecided: u64,
     /// Operations that returned that a value was lost.
     pub lost: u64,
+    /// The keys that were left after memory nodes were lost.
+    pub left: Left,
     /// Batches posted, including those of the checks.
     pub effort: u64,
     /// Events in the simulated groups.
@@ -89,6 +92,15 @@ impl Outcome {
     /// Whether the power has failed.
     pub(super) fn has_lost_power(&self) -> bool {
         self.struck.iter().any(|fault| matches!(fault, Fault::Power(..)))
+    }
+
+    /// The memory nodes that were lost, in ascending order.
+    pub(super) fn lost_nodes(&self) -> Vec<u8> {
+        let lost = |fault: &Fault| if let Fault::Lose(node, _) = *fault { Some(node as u8) } else { None };
+        let mut nodes: Vec<u8> = self.struck.iter().filter_map(lost).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
     }
 
     /// Number of moments at which the power can fail.

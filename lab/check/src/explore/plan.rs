@@ -19,6 +19,7 @@ use super::outcome::Outcome;
 use super::scenario::Scenario;
 use super::schedule::Scheduler;
 use super::subject::Promises;
+use darter_fabric::counted;
 use darter_index::checker::Situation;
 use darter_sim::{Medium, Relaxations, Side};
 use std::fmt;
@@ -86,6 +87,11 @@ impl Plan {
         self.clients.iter().flatten().any(|op| matches!(op, Op::Drain))
     }
 
+    /// Whether a memory node is lost for good.
+    pub(super) fn loses_nodes(&self) -> bool {
+        self.faults.iter().any(|fault| matches!(fault, Fault::Lose(..)))
+    }
+
     /// Whether a sweep may find remains even if no fault strikes.
     pub(super) fn has_remains(&self) -> bool {
         self.clients.iter().flatten().any(|op| matches!(op, Op::Visit(_) | Op::Sweep))
@@ -122,6 +128,24 @@ impl Plan {
         }
         let fault = self.faults.iter().find(|fault| !is_known(fault))?;
         Some(format!("{fault}: with groups= only {known} can strike clients"))
+    }
+
+    /// Returns why this plan cannot lose a memory node, if it loses one but cannot.
+    fn refuses_losses(&self) -> Option<String> {
+        if !self.loses_nodes() {
+            return None;
+        }
+        if !self.subject.promises.survives.contains(&"lose") {
+            return Some(format!("lose=: {} cannot be read around lost memory nodes", self.subject.name));
+        }
+        let is_long = |fault: &Fault| matches!(fault, Fault::Pause(..) | Fault::Stop(..) | Fault::Power(..));
+        if self.groups.is_some() || self.faults.iter().any(is_long) {
+            return Some("lose= cannot be combined with groups=, pause=, stop= or power=".to_owned());
+        }
+        let nodes = u32::from(self.nodes);
+        let wrong = |fault: &&Fault| matches!(fault, Fault::Lose(node, _) if *node == 0 || *node >= nodes);
+        let fault = self.faults.iter().find(wrong)?;
+        Some(format!("{fault}: of {} all but node 0 can be lost", counted(nodes.into(), "memory node")))
     }
 
     /// The clients' processes, in the form of a plan's line.
@@ -264,7 +288,7 @@ impl Plan {
                  process=001"
             )
         })?;
-        if let Some(why) = plan.refuses_groups() {
+        if let Some(why) = plan.refuses_groups().or_else(|| plan.refuses_losses()) {
             return Err(why);
         }
         let keys = plan.scenario.hot.len();

@@ -31,6 +31,8 @@ pub(super) struct Recorder {
     pub(super) resting: Vec<Waker>,
     /// Sweeps and snapshots that have not ended.
     pub sweeps: usize,
+    /// Memory nodes that are lost.
+    pub lost_nodes: Vec<u8>,
     /// Processes that joined while clients ran, each with the process of the client that made it
     /// join.
     pub(super) visitors: Vec<(u32, u32)>,

@@ -10,6 +10,7 @@ use super::execution::{Execution, Process, kill};
 use super::fault::Fault;
 use super::fixture::Fixture;
 use super::last_look::{after_power_failure, alone, last_look, look_around, repair, settle_and_close};
+use super::losses;
 use super::op::Op;
 use super::outcome::{Outcome, Violation};
 use super::plan::Plan;
@@ -161,7 +162,7 @@ fn perform<S: Subject>(
         recorder: &recorder,
         servers: &mut servers,
         current: None,
-        pending: plan.faults.clone(),
+        pending: losses::without_givers(&plan.faults),
         held: Vec::new(),
         healing: Vec::new(),
         lapsing: Vec::new(),
@@ -197,6 +198,9 @@ fn perform<S: Subject>(
         return after_power_failure::<S>(fixture, S::options());
     }
     let recorder = recorder.borrow();
+    if !outcome.lost_nodes().is_empty() {
+        return losses::end::<S>(fixture, plan, &recorder, outcome, processes);
+    }
     end::<S>(fixture, plan, &recorder, outcome, (processes, servers))
 }
 
@@ -266,7 +270,7 @@ pub(super) fn note_struck(
 
 /// Copies the clients' record into the outcome. Returns the violation they found, including errors
 /// if no fault struck that explains them.
-fn take_record(recorder: &Recorder, faultless: bool, outcome: &mut Outcome) -> Option<Violation> {
+pub(super) fn take_record(recorder: &Recorder, faultless: bool, outcome: &mut Outcome) -> Option<Violation> {
     outcome.history.clone_from(&recorder.history);
     outcome.transactions.clone_from(&recorder.transactions);
     outcome.awaits.clone_from(&recorder.awaits);
@@ -277,7 +281,11 @@ fn take_record(recorder: &Recorder, faultless: bool, outcome: &mut Outcome) -> O
 }
 
 /// Checks a finished run: uses of memory, waits, and the history.
-fn judge<S: Subject>(fixture: &Fixture, plan: &Plan, outcome: &mut Outcome) -> Result<(), Violation> {
+pub(super) fn judge<S: Subject>(
+    fixture: &Fixture,
+    plan: &Plan,
+    outcome: &mut Outcome,
+) -> Result<(), Violation> {
     if let Some(violation) = outcome.violation.take() {
         return Err(violation);
     }

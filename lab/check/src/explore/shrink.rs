@@ -1,8 +1,10 @@
 //! Shrinks a failing run: fewer clients, operations and faults, then fewer context switches, as
 //! long as it still fails in the same way.
 
+use super::fault::Fault;
 use super::fixtures::Fixtures;
 use super::group_faults::GroupFaults;
+use super::losses::GIVER;
 use super::outcome::Violation;
 use super::plan::Plan;
 use super::schedule::{Decision, Schedule};
@@ -89,10 +91,13 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
         less.clients.pop();
         less.processes.pop();
         let last = less.processes();
-        less.faults.retain(|fault| fault.parts().1 < last || matches!(fault.parts().1, SERVER | LATE_SERVER));
+        let is_of_none = |fault: &Fault| {
+            matches!(fault.parts().1, SERVER | LATE_SERVER | GIVER) || matches!(fault, Fault::Lose(..))
+        };
+        less.faults.retain(|fault| fault.parts().1 < last || is_of_none(fault));
         plans.insert(0, less);
     }
-    if plan.nodes > 1 {
+    if plan.nodes > 1 && !plan.loses_nodes() {
         plans.push(Plan { nodes: 1, ..plan.clone() });
     }
     if !plan.warm {

@@ -227,12 +227,15 @@ impl Sweep {
         let strikes_server = |name: &&String| self.subject.has_server && &name[..] == "kill";
         let servers = faults.iter().filter(strikes_server);
         let servers = servers.flat_map(|name| [SERVER, LATE_SERVER].map(|server| (name, server)));
-        for (name, who) in faults.iter().map(|name| (name, 0)).chain(servers) {
+        // Memory node 0 cannot be lost.
+        let victim = |name: &String| u32::from(name == "lose");
+        for (name, who) in faults.iter().map(|name| (name, victim(name))).chain(servers) {
             let points = match &name[..] {
                 "cancel" | "drop" => quiet.awaits.first().copied().unwrap_or(0),
                 "refuse" => quiet.allocations.first().copied().unwrap_or(0),
                 HOLD | SLOW => quiet.events.first().copied().unwrap_or(0),
                 "power" => quiet.power_points(),
+                "lose" => quiet.verbs.iter().sum(),
                 // Long verbs of the server execute in pieces.
                 _ if who == SERVER => 3 * quiet.server_pieces + 1,
                 _ if who == LATE_SERVER => quiet.verbs.get(SERVER as usize).copied().unwrap_or(0) + 1,

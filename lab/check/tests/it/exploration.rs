@@ -3,8 +3,8 @@
 //! finds errors.
 
 use darter_check::explore::{
-    Exhaustion, Explored, Fault, Finding, Fixtures, Plan, Schedule, SchedulerKind, Settings, Sides, Sweep,
-    exhaust, parse_replay, subject, subjects,
+    Exhaustion, Explored, Fault, Finding, Fixtures, Left, Plan, Schedule, SchedulerKind, Settings, Sides,
+    Sweep, exhaust, parse_replay, subject, subjects,
 };
 use darter_check::history::{Operation, Outcome as Told};
 use darter_sim::{Medium, Relaxations};
@@ -177,6 +177,40 @@ fn power_fails_at_every_point_with_every_choice_that_tells() {
             assert!(taken_back > least && failures > least, "{index:?} {medium}: {failures}, {taken_back}");
         }
     }
+}
+
+/// Memory nodes are lost for good while clients work, and are given up afterwards by processes that
+/// may die. Nothing is gone but what was in a gap, and the pool is whole.
+#[test]
+fn lost_memory_nodes_take_only_what_was_on_them() {
+    for index in ["quiver", "quiver-skip", "quiver-uncached"] {
+        let (index, faults) = (subject(index).unwrap(), vec!["lose".to_owned()]);
+        let settings = Settings { seed: 4, runs: 600, threads: 2, faults, ..Settings::of(index) };
+        let summary = settings.explore(&|_| {});
+        assert_clean(summary.finding.as_ref());
+        let (losses, deaths) = (summary.faults["lose"], summary.faults["kill"]);
+        assert!(losses > 150 && deaths > 50, "{index:?}: {losses}, {deaths}");
+        let Left { kept, gone, reverted: _ } = summary.left;
+        assert!(kept > gone && gone > losses, "{index:?}: {kept} keys kept, {gone} gone");
+    }
+}
+
+/// The process that gives a node up dies after each of its verbs, in pools on which a client has left
+/// a transaction that was committed, and whose status word is lost with the node.
+#[test]
+fn a_node_is_given_up_whatever_was_done_before() {
+    let mut reverted = 0;
+    for lost_at in 0..160 {
+        let line = format!(
+            "quiver/transfer-ranges/nodes=2/process=each/warm/lose=1@{lost_at}/kill=60@{}/tppp;tppp,d1,tpp-;p0,tgp-",
+            lost_at * 5
+        );
+        let (plan, _) = parse_replay(&line).unwrap();
+        let outcome = Fixtures::default().replay(&plan, &Schedule::default());
+        assert_eq!(outcome.violation, None, "{line}");
+        reverted += outcome.left.reverted;
+    }
+    assert!(reverted > 0, "no transaction was under way on a lost node");
 }
 
 #[test]

@@ -57,6 +57,7 @@ fn plans_read_back_as_written() {
         "dart/plain/nodes=1/process=each/warm/verbs=rdma+split/sides=mixed/p0;p1",
         "dart/plain/nodes=1/process=each/warm/durability=flush/power=0@7/p0;p1",
         "dart/plain/nodes=2/process=each/warm/groups=77/kill=0@700/p0;p1",
+        "quiver/plain/nodes=3/process=each/warm/lose=2@40/lose=1@7/kill=60@99/kill=60@3/p0;p1",
         "dart/plain/nodes=1/process=each/warm/groups=77@1500/p0;p1",
     ] {
         assert_eq!(line.parse::<Plan>().unwrap().to_string(), line);
@@ -74,6 +75,10 @@ fn nonsense_is_refused() {
         "dart/plain/process=00/g0",
         "dart/plain/process=02/g0;g0",
         "dart/plain/nodes=0/g0",
+        "dart/plain/nodes=2/lose=1@3/g0",
+        "quiver/plain/nodes=2/lose=0@3/g0",
+        "quiver/plain/nodes=2/lose=2@3/g0",
+        "quiver/plain/nodes=2/lose=1@3/pause=0@1/g0",
         "dart/plain/verbs=mixed/g0",
         "dart/plain/sides=three/g0",
         "dart/plain/durability=none/g0",

@@ -40,7 +40,7 @@ impl Subject for OfDart {
     const NAME: &'static str = "dart";
 
     const PROMISES: Promises = Promises {
-        survives: &Fault::NAMES,
+        survives: &Fault::BESIDE_LOSSES,
         trips_while_stopped: Some(1000),
         may_lose_values: false,
         exact_memory: true,
