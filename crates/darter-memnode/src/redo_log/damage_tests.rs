@@ -16,7 +16,7 @@ use rand_pcg::Pcg64Mcg;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const SECTOR_BYTES: usize = 512;
+pub(super) const SECTOR_BYTES: usize = 512;
 /// Default number of damages.
 const DAMAGES: usize = 400;
 /// Number of flipped bits per damaged sector.
@@ -24,7 +24,7 @@ const BITS_PER_SECTOR: usize = 50;
 
 /// Workloads that end in the middle of a segment, with one record in the last batch or several,
 /// before the first checkpoint or after one, crashed or stopped.
-const WORKLOADS: [&[LogStep]; 4] = [
+pub(super) const WORKLOADS: [&[LogStep]; 4] = [
     WORKLOAD,
     &[Write(1), Commit, Add, Commit, Write(2), Add, Commit],
     &[Enter(5), Write(1), Commit, Checkpoint(1), Add, Write(2), Commit, Write(3), Commit],
@@ -55,11 +55,11 @@ struct Tally {
     wrong: usize,
 }
 
-/// The result of a recovery.
-type Found = (Vec<u8>, SessionFacts, u64);
+/// The result of a recovery: the memory, the sessions, and the log's end.
+pub(super) type Found = (Vec<u8>, SessionFacts, u64);
 
 /// Recovers a medium. Returns its contents, or the error.
-fn found(medium: &Arc<SimulatedDisk>) -> Result<Found, String> {
+pub(super) fn found(medium: &Arc<SimulatedDisk>) -> Result<Found, String> {
     let mut memory = Bytes::new();
     let manifest = match Manifest::find(medium) {
         Ok(Some(manifest)) => manifest,

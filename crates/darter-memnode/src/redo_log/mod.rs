@@ -34,6 +34,8 @@ mod shared;
 mod withholding;
 
 #[cfg(test)]
+mod damage_sweep_tests;
+#[cfg(test)]
 mod damage_tests;
 #[cfg(test)]
 mod power_tests;

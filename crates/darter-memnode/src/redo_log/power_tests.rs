@@ -134,6 +134,8 @@ pub(super) struct Machine<'s> {
     waiting: Vec<Reply>,
     /// The newest state in a reply to a client.
     acknowledged: usize,
+    /// The same before the last records were durable.
+    before_last: usize,
     sessions: SessionFacts,
     next: std::slice::Iter<'s, LogStep>,
     /// Number of steps to do while a checkpoint runs.
@@ -175,6 +177,7 @@ impl<'s> Machine<'s> {
             states: vec![memory.0],
             waiting: Vec::new(),
             acknowledged: 0,
+            before_last: 0,
             sessions,
             next: steps.iter(),
             during: 0,
@@ -248,6 +251,12 @@ impl<'s> Machine<'s> {
         &self.states[self.acknowledged]
     }
 
+    /// Returns whether the memory had this state at some time, and it is not older than what clients had
+    /// been told before the last records were durable.
+    pub(super) fn had(&self, memory: &[u8]) -> bool {
+        self.states[self.before_last..].iter().any(|state| state == memory)
+    }
+
     fn word(&self, offset: u64) -> u64 {
         let mut bytes = [0; 8];
         self.endpoint.copy_words(offset, &mut bytes).unwrap();
@@ -286,6 +295,9 @@ impl<'s> Machine<'s> {
         let end = self.recorder.position();
         let start = end - records.len() as u64;
         self.writer.commit(&mut records, start, |_| false)?;
+        if end > start {
+            self.before_last = self.acknowledged;
+        }
         self.recorder.set_durable(end);
         self.writer.mark_durable(end);
         self.acknowledge();
@@ -314,7 +326,7 @@ impl Source for Machine<'_> {
 }
 
 /// Returns the outcomes of a power failure: all of them, if they are few.
-fn outcomes(medium: &SimulatedDisk, dice: &mut Pcg64Mcg) -> Vec<Arc<SimulatedDisk>> {
+pub(super) fn outcomes(medium: &SimulatedDisk, dice: &mut Pcg64Mcg) -> Vec<Arc<SimulatedDisk>> {
     let (files, names) = medium.pending();
     let all = 4_usize.saturating_pow(files as u32).saturating_mul(1 << names);
     let mut outcome = |mut number: usize, is_random: bool| {

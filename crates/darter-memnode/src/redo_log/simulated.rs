@@ -2,8 +2,9 @@
 //! partial.
 
 use super::medium::{Medium, MediumFile};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -19,6 +20,8 @@ struct Inode {
     durable: Vec<u8>,
     current: Vec<u8>,
     pending: Vec<Pending>,
+    /// What was durable before each sync.
+    former: Vec<Arc<Vec<u8>>>,
 }
 
 /// An unsynced change of names: names with the files that they refer to afterwards.
@@ -104,6 +107,19 @@ impl SimulatedDisk {
     pub(super) fn content(&self, name: &str) -> Vec<u8> {
         let state = self.state();
         state.inodes[state.names[name]].current.clone()
+    }
+
+    /// Returns the bytes that a part of a file has had before, and that differ from the present ones.
+    pub(super) fn former(&self, name: &str, part: Range<usize>) -> BTreeSet<Vec<u8>> {
+        let state = self.state();
+        let inode = &state.inodes[state.names[name]];
+        let of = |content: &[u8]| {
+            let mut bytes = content.get(part.start..).unwrap_or_default().to_vec();
+            bytes.resize(part.len(), 0);
+            bytes
+        };
+        let present = of(&inode.current);
+        inode.former.iter().map(|content| of(content)).filter(|bytes| *bytes != present).collect()
     }
 
     /// Changes a file's bytes, durably.
@@ -266,6 +282,9 @@ impl MediumFile for SimulatedFile {
         if fails {
             // As on Linux: the pages are clean now, but were not written.
             return Err(io::Error::other("the disk does not respond"));
+        }
+        if !pending.is_empty() {
+            inode.former.push(Arc::new(inode.durable.clone()));
         }
         for pending in &pending {
             apply(&mut inode.durable, pending, Fate::Kept);
