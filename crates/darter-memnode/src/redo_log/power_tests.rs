@@ -134,7 +134,7 @@ pub(super) struct Machine<'s> {
     waiting: Vec<Reply>,
     /// The newest state in a reply to a client.
     acknowledged: usize,
-    /// The same before the last records were durable.
+    /// The same when the last records were not durable yet.
     before_last: usize,
     sessions: SessionFacts,
     next: std::slice::Iter<'s, LogStep>,
@@ -251,8 +251,8 @@ impl<'s> Machine<'s> {
         &self.states[self.acknowledged]
     }
 
-    /// Returns whether the memory had this state at some time, and it is not older than what clients had
-    /// been told before the last records were durable.
+    /// Returns whether the memory had this state at some time, and no reply that was sent before the last
+    /// records were durable reveals a newer one.
     pub(super) fn had(&self, memory: &[u8]) -> bool {
         self.states[self.before_last..].iter().any(|state| state == memory)
     }

@@ -3,9 +3,8 @@
 //! Clients go on without the node; operations that need it end with a typed error, and count as
 //! pending. When all clients have ended, their processes leave the pool, as far as they can, or die.
 //! Then a process reads everything that can be read, and what it has read must fit the history;
-//! which keys cannot be read, it must report as gaps. Then the lost nodes are given up, by a process
-//! that only does that or by one that has worked before, and that may die anywhere; another one goes
-//! on. Afterwards the index has the pairs that could be read, all other keys are gone that were in a
+//! which keys cannot be read, it must report as gaps. Then the lost nodes are given up, by a new process
+//! or by one of the clients'. It may die anywhere, and another process goes on. Afterwards the index has the pairs that could be read, all other keys are gone that were in a
 //! gap, the pool is whole, and takes all keys again (`docs/pool.md`, "Lost nodes").
 
 use super::execution::Process;
