@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+/// The process that gives lost memory nodes up, in faults: `kill=60@n` ends it after `n` of its
+/// verbs, and another process goes on. Of several such faults, each strikes the next process.
+pub const GIVER: u32 = 60;
+
 /// A fault. Processes and clients are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {

@@ -12,6 +12,7 @@ use super::recorder::{Identity, Recorder};
 use super::servers::Servers;
 use super::subject::{OptionsOf, Subject};
 use super::verdict;
+use darter_fabric::counted;
 use darter_index::{IndexError, OrderedIndex};
 use darter_pool::{Client, Pool};
 use darter_sim::{Executor, Sim, WordOrder};
@@ -283,4 +284,54 @@ pub(super) fn after_power_failure<S: Subject>(
         }
     });
     looked.ok_or_else(|| Violation::new("endless", "a search or a check does not end after a power failure"))
+}
+
+/// Ends processes without closing them.
+pub(super) fn abandon<S: Subject>(processes: &[Option<Process<S>>]) {
+    processes.iter().flatten().for_each(|process| process.pool.abandon());
+}
+
+/// Copies the clients' record into the outcome. Returns the violation they found, including errors
+/// if no fault struck that explains them.
+pub(super) fn take_record(recorder: &Recorder, faultless: bool, outcome: &mut Outcome) -> Option<Violation> {
+    outcome.history.clone_from(&recorder.history);
+    outcome.transactions.clone_from(&recorder.transactions);
+    outcome.awaits.clone_from(&recorder.awaits);
+    outcome.longest_op.clone_from(&recorder.longest_op);
+    outcome.lost = recorder.lost;
+    let errors = || recorder.errors.first().map(|error| Violation::new("error", error.clone()));
+    recorder.violation.clone().or_else(|| errors().filter(|_| faultless))
+}
+
+/// Checks a finished run: uses of memory, waits, and the history.
+pub(super) fn judge<S: Subject>(
+    fixture: &Fixture,
+    plan: &Plan,
+    outcome: &mut Outcome,
+) -> Result<(), Violation> {
+    if let Some(violation) = outcome.violation.take() {
+        return Err(violation);
+    }
+    if let (true, Some(misuse)) = (S::PROMISES.exact_memory, fixture.sim.misuse()) {
+        return Err(Violation::new("misuse", misuse.to_string()));
+    }
+    let longest = outcome.longest_op_while_stopped();
+    if let (Some((trips, _)), Some(promised)) = (longest, S::PROMISES.trips_while_stopped)
+        && trips > promised
+    {
+        let text = format!(
+            "{} of one operation while another client had stopped for ever; at most {promised} are promised",
+            counted(trips, "round trip")
+        );
+        return Err(Violation::new("waits", text));
+    }
+    let initial = |key: u32| fixture.scenario.initial(key as usize);
+    verdict::judge(outcome, &initial)?;
+    // Sweeps abort transactions, also those of drains; a bulk load that fails is not in the history,
+    // and a commit that finds no room has no effect either.
+    let may_abort = |op: &Op| matches!(op, Op::Sweep | Op::Drain | Op::Load(true));
+    if plan.clients.iter().flatten().any(may_abort) || !outcome.has_room() {
+        return Ok(());
+    }
+    verdict::conflict_without_cause(outcome).map_or(Ok(()), Err)
 }

@@ -3,18 +3,18 @@
 //! Clients go on without the node; operations that need it end with a typed error, and count as
 //! pending. When all clients have ended, their processes leave the pool, as far as they can, or die.
 //! Then a process reads everything that can be read, and what it has read must fit the history;
-//! which keys cannot be read, it must report as gaps. Then the lost nodes are given up, by a new process
-//! or by one of the clients'. It may die anywhere, and another process goes on. Afterwards the index has the pairs that could be read, all other keys are gone that were in a
-//! gap, the pool is whole, and takes all keys again (`docs/pool.md`, "Lost nodes").
+//! which keys cannot be read, it must report as gaps. Then the lost nodes are given up, by a new
+//! process or by one of the clients'. It may die anywhere, and another process goes on. Afterwards
+//! the index has the pairs that could be read, all other keys are gone that were in a gap, the pool
+//! is whole, and takes all keys again (`docs/pool.md`, "Lost nodes").
 
 use super::execution::Process;
-use super::fault::Fault;
+use super::fault::{Fault, GIVER};
 use super::fixture::Fixture;
-use super::last_look::{BATCHES_MAX, EVENTS_MAX, alone, repair};
-use super::outcome::{Outcome, Violation};
+use super::last_look::{BATCHES_MAX, EVENTS_MAX, abandon, alone, judge, repair, take_record};
+use super::outcome::{Left, Outcome, Violation};
 use super::plan::Plan;
 use super::recorder::Recorder;
-use super::run::{abandon, judge, take_record};
 use super::scans::lie;
 use super::scenario::Scenario;
 use super::schedulers::EVENTS_OF_AN_OPERATION;
@@ -29,10 +29,6 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
-
-/// The process that gives lost memory nodes up, in faults: `kill=60@n` ends it after `n` of its
-/// verbs, and another process goes on. Of several such faults, each strikes the next process.
-pub const GIVER: u32 = 60;
 
 /// One run in this many loses a memory node; more, if no other fault is wanted.
 const RUNS_ONE_IN: u64 = 8;
@@ -51,26 +47,6 @@ const HEIR_ONE_IN: u64 = 3;
 const LAST_VALUE: u64 = 7;
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// Numbers of keys after lost memory nodes were given up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Left {
-    /// Keys that are there.
-    pub kept: u64,
-    /// Keys that are absent, and were in a gap.
-    pub gone: u64,
-    /// Keys that have a value from before a transaction of which it is unknown whether it was
-    /// decided.
-    pub reverted: u64,
-}
-
-impl Left {
-    pub(super) fn add(&mut self, more: Self) {
-        self.kept += more.kept;
-        self.gone += more.gone;
-        self.reverted += more.reverted;
-    }
-}
 
 /// Lets some of the runs lose a memory node, or two, if the index can be read around lost nodes. All
 /// other plans stay as they are.

@@ -37,14 +37,13 @@ mod verdict;
 
 pub use campaign::{SchedulerKind, Settings, Summary};
 pub use exhaustive::{Exhaustion, Exhaustive, exhaust};
-pub use fault::Fault;
+pub use fault::{Fault, GIVER};
 pub use finding::{Finding, parse_replay, replay_line};
 pub use fixture::Fixture;
 pub use fixtures::Fixtures;
 pub use group_faults::GroupFaults;
-pub use losses::{GIVER, Left};
 pub use op::Op;
-pub use outcome::{Outcome, Violation};
+pub use outcome::{Left, Outcome, Violation};
 pub use plan::{Explored, Plan, Sides};
 pub use roles::{Role, Roles};
 pub use scenario::Scenario;

@@ -1,7 +1,6 @@
 //! The outcome of a run: counts of events, and the violation, if there was one.
 
 use super::fault::Fault;
-use super::losses::Left;
 use super::schedule::Schedule;
 use crate::history::{Operation, Transaction};
 use darter_sim::SimCounts;
@@ -27,6 +26,26 @@ impl Violation {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
         Self::new("panic", text.unwrap_or_default())
+    }
+}
+
+/// Numbers of keys after lost memory nodes were given up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Keys that are there.
+    pub kept: u64,
+    /// Keys that are absent, and were in a gap.
+    pub gone: u64,
+    /// Keys that have a value from before a transaction of which it is unknown whether it was
+    /// decided.
+    pub reverted: u64,
+}
+
+impl Left {
+    pub(super) fn add(&mut self, more: Self) {
+        self.kept += more.kept;
+        self.gone += more.gone;
+        self.reverted += more.reverted;
     }
 }
 

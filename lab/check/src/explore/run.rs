@@ -9,9 +9,10 @@ use super::clients::client;
 use super::execution::{Execution, Process, kill};
 use super::fault::Fault;
 use super::fixture::Fixture;
-use super::last_look::{after_power_failure, alone, last_look, look_around, repair, settle_and_close};
+use super::last_look::{
+    abandon, after_power_failure, alone, judge, last_look, look_around, repair, settle_and_close, take_record,
+};
 use super::losses;
-use super::op::Op;
 use super::outcome::{Outcome, Violation};
 use super::plan::Plan;
 use super::recorder::{Identity, Recorder};
@@ -19,7 +20,6 @@ use super::schedule::{Decision, Scheduler};
 use super::servers::Servers;
 use super::subject::{OptionsOf, Subject};
 use super::torn::TornReads;
-use super::verdict;
 use darter_fabric::counted;
 use darter_index::{IndexError, OrderedIndex};
 use darter_pool::{Client, Pool};
@@ -245,11 +245,6 @@ pub(super) fn end<S: Subject>(
     judge::<S>(fixture, plan, outcome)
 }
 
-/// Ends processes without closing them.
-pub(super) fn abandon<S: Subject>(processes: &[Option<Process<S>>]) {
-    processes.iter().flatten().for_each(|process| process.pool.abandon());
-}
-
 /// Adds those faults to the outcome that strike by count and have struck.
 pub(super) fn note_struck(
     sim: &Sim,
@@ -266,51 +261,6 @@ pub(super) fn note_struck(
         _ => false,
     }));
     outcome.allocations = (0..plan.processes()).map(|process| sim.process(process).allocations()).collect();
-}
-
-/// Copies the clients' record into the outcome. Returns the violation they found, including errors
-/// if no fault struck that explains them.
-pub(super) fn take_record(recorder: &Recorder, faultless: bool, outcome: &mut Outcome) -> Option<Violation> {
-    outcome.history.clone_from(&recorder.history);
-    outcome.transactions.clone_from(&recorder.transactions);
-    outcome.awaits.clone_from(&recorder.awaits);
-    outcome.longest_op.clone_from(&recorder.longest_op);
-    outcome.lost = recorder.lost;
-    let errors = || recorder.errors.first().map(|error| Violation::new("error", error.clone()));
-    recorder.violation.clone().or_else(|| errors().filter(|_| faultless))
-}
-
-/// Checks a finished run: uses of memory, waits, and the history.
-pub(super) fn judge<S: Subject>(
-    fixture: &Fixture,
-    plan: &Plan,
-    outcome: &mut Outcome,
-) -> Result<(), Violation> {
-    if let Some(violation) = outcome.violation.take() {
-        return Err(violation);
-    }
-    if let (true, Some(misuse)) = (S::PROMISES.exact_memory, fixture.sim.misuse()) {
-        return Err(Violation::new("misuse", misuse.to_string()));
-    }
-    let longest = outcome.longest_op_while_stopped();
-    if let (Some((trips, _)), Some(promised)) = (longest, S::PROMISES.trips_while_stopped)
-        && trips > promised
-    {
-        let text = format!(
-            "{} of one operation while another client had stopped for ever; at most {promised} are promised",
-            counted(trips, "round trip")
-        );
-        return Err(Violation::new("waits", text));
-    }
-    let initial = |key: u32| fixture.scenario.initial(key as usize);
-    verdict::judge(outcome, &initial)?;
-    // Sweeps abort transactions, also those of drains; a bulk load that fails is not in the history,
-    // and a commit that finds no room has no effect either.
-    let may_abort = |op: &Op| matches!(op, Op::Sweep | Op::Drain | Op::Load(true));
-    if plan.clients.iter().flatten().any(may_abort) || !outcome.has_room() {
-        return Ok(());
-    }
-    verdict::conflict_without_cause(outcome).map_or(Ok(()), Err)
 }
 
 /// Lets a client take some memory of each kind that small runs need, so that they do not exercise

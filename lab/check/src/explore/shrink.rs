@@ -1,10 +1,9 @@
 //! Shrinks a failing run: fewer clients, operations and faults, then fewer context switches, as
 //! long as it still fails in the same way.
 
-use super::fault::Fault;
+use super::fault::{Fault, GIVER};
 use super::fixtures::Fixtures;
 use super::group_faults::GroupFaults;
-use super::losses::GIVER;
 use super::outcome::Violation;
 use super::plan::Plan;
 use super::schedule::{Decision, Schedule};
