@@ -57,8 +57,8 @@ pub(crate) struct SimCommand {
     /// Maximum number of keys that clients contend for
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3))]
     keys: u64,
-    /// Faults, separated by commas: kill, cancel, drop, hold, pause, stop, cut, refuse, power, and
-    /// with --sweep slow; `all` that the index promises to survive; `none`
+    /// Faults, separated by commas: kill, cancel, drop, hold, pause, stop, cut, refuse, power, lose,
+    /// and with --sweep slow; `all` that the index promises to survive; `none`
     #[arg(long, value_name = "LIST", default_value = "none")]
     faults: String,
     /// How schedules are drawn
@@ -308,6 +308,9 @@ fn faults((index, medium): (&Explored, Medium), list: &str, is_sweep: bool) -> R
                     return Err(Failure::usage(format!(
                         "--faults: 'lose': {index} cannot be read around lost memory nodes; the indexes called quiver can"
                     )));
+                }
+                if name == "lose" && medium != Medium::Never {
+                    return Err(Failure::usage("--faults: 'lose' cannot be combined with --durability"));
                 }
                 if Fault::NAMES.contains(&name) || is_sweep && name == SLOW {
                     return Ok(name.to_owned());
