@@ -18,6 +18,8 @@ fn what_cannot_be_carried_out_is_exit_code_2() {
         (&["sim", "--runs", "0"], "--runs"),
         (&["sim", "--threads", "0"], "--threads"),
         (&["sim", "--replay", "@/nowhere/line"], "@/nowhere/line"),
+        (&["sim", "--index", "dart", "--faults", "lose"], "lost memory nodes"),
+        (&["sim", "--faults", "lose", "--durability", "log"], "--durability"),
         (&["get", "k", "--index", "art+unlocked"], "art+hashed"),
         (
             &[&node[..], &["--replicas", "127.0.0.1:1+127.0.0.1:2", "--views", "file:/nowhere"]].concat(),
