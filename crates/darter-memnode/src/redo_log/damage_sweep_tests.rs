@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// One damage in this many is tried after each power failure.
-const SHARE: usize = 60;
+const SHARE: usize = 10;
 /// Power failures tried for each operation, if that many outcomes are possible.
 const OUTCOMES: usize = 3;
 
@@ -135,7 +135,7 @@ fn damage_anywhere_in_a_log_is_named_or_makes_no_difference() {
             judged.unwrap_or_else(|wrong| panic!("workload {number}, {name}, {way}: {wrong}"));
         }
         eprintln!("workload {number}: {tally:?}");
-        assert!(tally.right > 50 && tally.named > 500, "workload {number}: {tally:?}");
+        assert!(tally.right > 20 && tally.named > 100, "workload {number}: {tally:?}");
     }
 }
 
