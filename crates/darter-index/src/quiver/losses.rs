@@ -530,6 +530,25 @@ fn dart_refuses_both() {
     assert_eq!(pool.removed_nodes(), []);
 }
 
+/// A process that has blocks on a node, and gives the node up, leaves the pool in order.
+#[test]
+fn a_process_with_blocks_on_a_lost_node_leaves_in_order() {
+    const PAIRS: usize = 60;
+    let sim = Sim::new(3, 8 << 20);
+    let (pool, quiver) = loaded(&sim, PAIRS, false);
+    let mut client = pool.client().unwrap();
+    sim.lose_node(LOST);
+    let (given_up, _) = block_on(give_all_up(&quiver, &mut client, &[LOST])).unwrap();
+    assert!(given_up.is_complete);
+    drop((client, quiver));
+    block_on(pool.close()).unwrap();
+    assert_eq!(sim.counts().to_retired, 0);
+    let (pool, quiver, mut client) = opened(&sim, 1);
+    let there = all(&quiver, &mut client);
+    assert!(!there.is_empty() && there.len() < PAIRS);
+    assert_whole(&pool, &quiver, &mut client, &there);
+}
+
 /// What a process has unlinked on a lost node, in blocks of others, does not hold its upkeep up.
 #[test]
 fn objects_that_were_unlinked_on_a_lost_node_are_forgotten() {

@@ -437,7 +437,8 @@ impl Heap {
                 && filter.node.is_none_or(|node| node == id.node)
                 && filter.kind.is_none_or(|kind| kind == block.kind)
                 && !block.leaving
-                && !block.handing;
+                && !block.handing
+                && !self.layout.is_removed(id.node);
             if !wanted {
                 continue;
             }

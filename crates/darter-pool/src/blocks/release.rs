@@ -97,7 +97,10 @@ impl<F: Fabric> Blocks<F> {
             heap.leaving()
         };
         for (block, word) in leaving {
-            cas(endpoint, Layout::block_word(block), word.encode(), word.freed().encode()).await?;
+            // A node that was given up has taken its block words with it.
+            if !self.layout().is_removed(block.node) {
+                cas(endpoint, Layout::block_word(block), word.encode(), word.freed().encode()).await?;
+            }
             // Also after a lost race: an earlier CAS of this process, thought lost, has landed.
             self.heap().finish_return(block, word);
         }

@@ -211,7 +211,8 @@ pub(super) fn end<S: Subject>(
         let mut wrong =
             (!given_up.is_complete).then(|| "it ends without an error, and is not complete".to_owned());
         if wrong.is_none() {
-            wrong = checks.contents::<S>(&index, &mut client, outcome).await?;
+            let checked = checks.contents::<S>(&index, &mut client, outcome).await;
+            wrong = checked.unwrap_or_else(|error| Some(format!("the keys cannot be read: {error}")));
         }
         if wrong.is_none() {
             wrong = is_whole::<S>(&fixture.scenario, &index, &mut client, &nodes).await?;
@@ -479,7 +480,9 @@ async fn is_whole<S: Subject>(
     }
     let value = scenario.value(LAST_VALUE);
     for key in scenario.filler.iter().chain(&scenario.hot) {
-        index.put(client, key, &value, Condition::Always).await?;
+        if let Err(error) = index.put(client, key, &value, Condition::Always).await {
+            return Ok(Some(format!("{} cannot be put: {error}", key.escape_ascii())));
+        }
     }
     for key in scenario.filler.iter().chain(&scenario.hot) {
         if index.get(client, key).await?.as_ref() != Some(&value) {
