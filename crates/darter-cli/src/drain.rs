@@ -1,20 +1,14 @@
 //! `darter pool drain`: takes a memory node out of a pool that is in use.
 
 use crate::Answer;
-use crate::failure::{Failure, complain};
+use crate::failure::Failure;
+use crate::moving::{Rate, Watch, members_text, numbers};
 use crate::pool::PoolArgs;
-use crate::signals::Interrupt;
 use crate::tables::bytes_text;
-use darter::drain::{DrainProgress, DrainStage};
-use darter::{ByteSize, Store};
+use darter::Store;
+use darter::drain::DrainStage;
 use darter_fabric::counted;
-use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
-use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
-
-/// Interval of reports about what a drain waits for.
-const REPORTS_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -34,16 +28,13 @@ pub struct DrainCommand {
     /// Put a memory node that is leaving back in use
     #[arg(long, conflicts_with = "rate")]
     cancel: bool,
-    /// Most bytes to move in a second
-    #[arg(long, value_name = "SIZE")]
-    rate: Option<ByteSize>,
+    #[command(flatten)]
+    rate: Rate,
 }
 
 impl DrainCommand {
     pub(crate) fn run(&self) -> Result<Answer, Failure> {
-        if self.rate.is_some_and(|rate| rate.0 == 0) {
-            return Err(Failure::usage("--rate 0 would take for ever; leave it out for no limit"));
-        }
+        self.rate.verify()?;
         let store = self.pool.existing()?;
         if self.cancel { self.cancel(&store) } else { self.drain(&store) }
     }
@@ -59,9 +50,18 @@ impl DrainCommand {
     fn drain(&self, store: &Store) -> Result<Answer, Failure> {
         let node = self.node;
         let address = store.usage()?.nodes.get(usize::from(node)).and_then(|usage| usage.address.clone());
-        let mut watch = Watch::new(self.rate, Interrupt::on_signals()?);
-        let drained = store.drain_node(node, &mut |progress| watch.step(progress));
-        watch.bar.finish_and_clear();
+        let mut watch = Watch::new(self.rate)?;
+        let drained = store.drain_node(node, &mut |progress| {
+            let waits_for = match &progress.stage {
+                DrainStage::Members(behind) if !behind.is_empty() => Some(members_text(behind)),
+                DrainStage::Blocks(left) => {
+                    Some(format!("objects in {} that are about to be freed", counted(*left, "block")))
+                }
+                _ => None,
+            };
+            watch.step(progress.bytes, progress.total_bytes, waits_for)
+        });
+        watch.finish();
         let drained = drained?;
         let moved = format!("{} moved ({})", counted(drained.objects, "object"), bytes_text(drained.bytes));
         if !drained.is_removed {
@@ -81,65 +81,4 @@ impl DrainCommand {
         }
         Ok(Answer::Done)
     }
-}
-
-/// Shows the progress of a drain, and holds it at its rate.
-struct Watch {
-    rate: Option<ByteSize>,
-    begin: Instant,
-    bar: ProgressBar,
-    interrupt: Interrupt,
-    reported: Option<Instant>,
-}
-
-impl Watch {
-    fn new(rate: Option<ByteSize>, interrupt: Interrupt) -> Self {
-        let style = ProgressStyle::with_template(
-            "{spinner} {bytes} of about {total_bytes} moved, {binary_bytes_per_sec}",
-        );
-        let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
-        let bar = ProgressBar::new(0).with_style(style);
-        Self { rate, begin: Instant::now(), bar, interrupt, reported: None }
-    }
-
-    fn step(&mut self, progress: &DrainProgress) -> ControlFlow<()> {
-        self.bar.set_length(progress.total_bytes.max(progress.bytes));
-        self.bar.set_position(progress.bytes);
-        match &progress.stage {
-            DrainStage::Members(behind) if !behind.is_empty() => self.report(format_args!(
-                "waiting for members {}; `darter pool status` shows their processes",
-                numbers(behind)
-            )),
-            DrainStage::Blocks(left) => {
-                self.report(format_args!(
-                    "waiting for objects in {} that are about to be freed",
-                    counted(*left, "block")
-                ));
-            }
-            _ => {}
-        }
-        loop {
-            if self.interrupt.has_come() {
-                return ControlFlow::Break(());
-            }
-            let Some(rate) = self.rate else { return ControlFlow::Continue(()) };
-            let due = Duration::from_secs_f64(progress.bytes as f64 / rate.0 as f64);
-            let ahead = due.saturating_sub(self.begin.elapsed());
-            if ahead.is_zero() {
-                return ControlFlow::Continue(());
-            }
-            std::thread::sleep(ahead.min(Duration::from_millis(100)));
-        }
-    }
-
-    fn report(&mut self, what: std::fmt::Arguments<'_>) {
-        if self.reported.is_none_or(|at| at.elapsed() > REPORTS_EVERY) {
-            self.reported = Some(Instant::now());
-            self.bar.suspend(|| complain(what));
-        }
-    }
-}
-
-fn numbers(slots: &[u32]) -> String {
-    slots.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }

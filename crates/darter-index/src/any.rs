@@ -7,8 +7,8 @@
 use crate::dart::{self, Dart, DartOptions, SearchSamples};
 use crate::dyn_index::DynIndex;
 use crate::ordered::{
-    Access, CheckReport, Commit, Condition, CutOff, Decide, Decision, Evacuated, IndexStats, KeyValue,
-    LostNodes, OrderedIndex, PutOutcome, Salvaged, ScanRange, Swept, TreeView, Versioned, Visit,
+    Access, Balance, CheckReport, Commit, Condition, CutOff, Decide, Decision, Evacuated, IndexStats,
+    KeyValue, LostNodes, OrderedIndex, PutOutcome, Salvaged, ScanRange, Swept, TreeView, Versioned, Visit,
 };
 use crate::quiver::{self, Quiver, QuiverOptions};
 use crate::radix::prefix_list::AdjustReport;
@@ -366,6 +366,10 @@ impl<F: Fabric> OrderedIndex<F> for AnyIndex<F> {
 
     async fn evacuate(&self, client: &mut Client<F>, node: u8, from: &[u8]) -> Result<Evacuated> {
         awaiting!(self, index => OrderedIndex::evacuate(index, client, node, from))
+    }
+
+    async fn level(&self, client: &mut Client<F>, balance: &mut Balance, from: &[u8]) -> Result<Evacuated> {
+        awaiting!(self, index => OrderedIndex::level(index, client, balance, from))
     }
 
     fn evacuates(&self) -> bool {

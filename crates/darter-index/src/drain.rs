@@ -7,13 +7,13 @@
 use crate::ordered::{CANNOT_EVACUATE as CANNOT, Swept};
 use crate::{IndexError, OrderedIndex, Result};
 use darter_fabric::{Fabric, FabricError};
-use darter_pool::{Client, PoolError, Removal};
+use darter_pool::{Client, PoolError, ReachableSet, Removal};
 use std::ops::ControlFlow;
 
 /// Walks that find violations before a drain fails: a walk may meet a change halfway.
 const WALKS_MAX: usize = 20;
 const DAMAGED: &str =
-    "the index is damaged, so that not all objects on the memory node may be found; see `darter check`";
+    "the index is damaged, so that not all its objects may be found; see `darter check`";
 
 const OTHER: &str = "another process has cancelled the drain of the memory node, or completed it";
 
@@ -124,6 +124,19 @@ fn has_failed_to_reach(error: &IndexError) -> bool {
 
 /// Bytes of the objects that the index reaches on a node.
 async fn bytes_on<F: Fabric, I: OrderedIndex<F>>(index: &I, client: &mut Client<F>, node: u8) -> Result<u64> {
+    let reachable = reachable(index, client).await?;
+    let on_node = reachable.iter().filter(|(addr, _)| addr.node() == node);
+    Ok(on_node.map(|(_, bytes)| bytes).sum())
+}
+
+/// The objects that the index reaches.
+///
+/// # Errors
+/// [`IndexError::Options`] if the index is damaged; those of the fabric.
+pub(crate) async fn reachable<F: Fabric, I: OrderedIndex<F>>(
+    index: &I,
+    client: &mut Client<F>,
+) -> Result<ReachableSet> {
     let mut walked = index.check(client).await?;
     for _ in 0..WALKS_MAX {
         if walked.violations.is_empty() {
@@ -132,11 +145,7 @@ async fn bytes_on<F: Fabric, I: OrderedIndex<F>>(index: &I, client: &mut Client<
         client.pause().await;
         walked = index.check(client).await?;
     }
-    if !walked.violations.is_empty() {
-        return Err(IndexError::Options(DAMAGED));
-    }
-    let on_node = walked.reachable.iter().filter(|(addr, _)| addr.node() == node);
-    Ok(on_node.map(|(_, bytes)| bytes).sum())
+    if walked.violations.is_empty() { Ok(walked.reachable) } else { Err(IndexError::Options(DAMAGED)) }
 }
 
 /// Bytes that any process can allocate on the nodes that stay.

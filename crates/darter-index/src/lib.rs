@@ -21,6 +21,7 @@ mod mark;
 mod ordered;
 mod quiver;
 pub mod radix;
+pub mod rebalance;
 #[cfg(test)]
 mod reading;
 pub mod snapshot;
@@ -33,8 +34,8 @@ pub use dart::{Dart, DartOptions, SearchSamples};
 pub use dyn_index::DynIndex;
 pub use error::{IndexError, Result};
 pub use ordered::{
-    Access, CheckReport, Commit, Condition, CutOff, Decide, Decision, EstStats, Evacuated, Gap, IndexStats,
-    KEY_BYTES_MAX, KeyValue, LostNodes, NodeTypeStats, OrderedIndex, PutOutcome, Salvaged, ScanRange, Swept,
+    Access, Balance, CheckReport, Commit, Condition, CutOff, Decide, Decision, EstStats, Evacuated, Gap,
+    IndexStats, KEY_BYTES_MAX, KeyValue, LostNodes, NodeFill, NodeTypeStats, OrderedIndex, PutOutcome, Salvaged, ScanRange, Swept,
     TreeEdge, TreeView, Version, Versioned, Visit, Write, check_key,
 };
 pub use quiver::{Quiver, QuiverOptions};

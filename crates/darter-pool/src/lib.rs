@@ -56,7 +56,7 @@ pub use client::{Client, Pinned};
 pub use create::PoolOptions;
 pub use error::PoolError;
 pub use laggard::Laggard;
-pub use maintenance::Removal;
+pub use maintenance::{Balancing, Removal};
 pub use members::{Adoption, SweepReport, erase_if_lost, members_in_use};
 pub use pool::{Pool, SnapshotsHeldBack};
 pub use reclaim::{Extension, Leftovers, Room, RoomRequest, SnapshotId, Unlinked};

@@ -37,6 +37,16 @@ impl Removal {
     }
 }
 
+/// The right of this process to move objects between memory nodes ([`Pool::begin_balancing`]).
+#[must_use = "end it with `Pool::end_balancing`"]
+pub struct Balancing<F: Fabric>(Pool<F>);
+
+impl<F: Fabric> Drop for Balancing<F> {
+    fn drop(&mut self) {
+        self.0.process.members.set_balancing(false);
+    }
+}
+
 impl<F: Fabric> Pool<F> {
     /// Runs one round of upkeep: renews the lease, follows the global epoch and helps advance it,
     /// frees objects that are ripe, gives surplus blocks back, and ends members that are proved
@@ -123,6 +133,50 @@ impl<F: Fabric> Pool<F> {
         let (process, endpoint) = client.parts();
         let roster = process.members.removal_of(endpoint, &process.blocks, node).await?;
         Ok(roster.leaving.map(|_| Removal { node, roster }))
+    }
+
+    /// Lets this process move objects between memory nodes, to balance how much they hold, until
+    /// [`Pool::end_balancing`] or the end of the process. No other process does so at the same time.
+    /// The client must not be pinned.
+    ///
+    /// # Errors
+    /// [`PoolError::Options`] if the pool is not one of several memory nodes, if one of them is leaving,
+    /// or while a process, this or another, balances the pool; [`FabricError::Unreachable`] if one of
+    /// them is away; [`PoolError::ReadOnly`]; fabric errors. The pool is then as it was.
+    pub async fn begin_balancing(&self, client: &mut Client<F>) -> Result<Balancing<F>, PoolError> {
+        let (process, endpoint) = client.parts();
+        let Process { blocks, members, reclamation, .. } = process;
+        members.verify_may_write()?;
+        members.may_balance(endpoint, blocks).await?;
+        if members.set_balancing(true) {
+            return Err(PoolError::Options("this process is rebalancing the pool already"));
+        }
+        let balancing = Balancing(self.clone());
+        if !members.claim_balancing(endpoint).await? {
+            // The member may have died a moment ago.
+            reclamation.evict_gone(endpoint, blocks, members).await?;
+            if !members.claim_balancing(endpoint).await? {
+                return Err(PoolError::Options(
+                    "another process is rebalancing the pool; let it end, or end it, and try again",
+                ));
+            }
+        }
+        Ok(balancing)
+    }
+
+    /// Lets other processes balance the pool again.
+    ///
+    /// # Errors
+    /// Fabric errors.
+    pub async fn end_balancing(
+        &self,
+        client: &mut Client<F>,
+        balancing: Balancing<F>,
+    ) -> Result<(), PoolError> {
+        let (process, endpoint) = client.parts();
+        process.members.end_balancing(endpoint).await?;
+        drop(balancing);
+        Ok(())
     }
 
     /// Whether this process has seen that the removal has got this far, and no further change of it.

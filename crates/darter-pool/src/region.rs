@@ -4,6 +4,7 @@
 //! region            0 +--------------------------------------------+
 //!                     | superblock constants, 16 words             |  every node (`superblock`)
 //!                 128 | epoch | member lines | nodes | snapshot      |  node 0, zero elsewhere
+//!                 160 | rebalancing (`balancing`), then unused       |  node 0
 //!                 512 | root words, 64, for the index              |  node 0
 //!                1024 | founder word, then unused                  |  every node (`bootstrap`)
 //!                1536 | mark of an index, then unused              |  node 0, for the index
@@ -33,11 +34,13 @@ pub(crate) const NODES: u64 = 256;
 pub(crate) const NODE_LINE_BYTES: u64 = 128;
 
 /// The global epoch, followed by the number of member lines ever used, the number of nodes in use,
-/// and the word of the open snapshot (`snapshot`).
+/// the word of the open snapshot (`snapshot`), and the word of the member that rebalances the pool
+/// (`balancing`).
 pub(crate) const EPOCH_AT: u64 = 128;
 pub(crate) const LINES_AT: u64 = EPOCH_AT + 8;
 pub(crate) const NODES_AT: u64 = EPOCH_AT + 16;
 pub(crate) const SNAPSHOT_AT: u64 = EPOCH_AT + 24;
+pub(crate) const BALANCING_AT: u64 = EPOCH_AT + 32;
 const ROOT_AT: u64 = 512;
 /// The word that names the process that is creating a pool on the node.
 pub(crate) const FOUNDER_AT: u64 = 1024;

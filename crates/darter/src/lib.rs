@@ -71,6 +71,7 @@ mod options;
 mod parts;
 mod provision;
 mod range;
+pub mod rebalance;
 pub mod report;
 mod room;
 pub mod salvage;

@@ -301,7 +301,8 @@ impl Store {
 
     /// Adds the memory node at `address` (`host:port`) to a pool of memory nodes, for every process
     /// that has it open, and waits up to `patience` until all of them use it. Returns the node's
-    /// number and the number of members that do not reach it yet.
+    /// number and the number of members that do not reach it yet. Objects that exist stay where they
+    /// are, until [`Store::rebalance`].
     ///
     /// ```no_run
     /// # use std::time::Duration;

@@ -5,6 +5,8 @@ use crate::Answer;
 use crate::arguments::seconds;
 use crate::drain::DrainCommand;
 use crate::failure::{Failure, complain};
+use crate::moving::Rate;
+use crate::rebalance::{RebalanceCommand, rebalance, verify_may_rebalance};
 use crate::remove_node::RemoveNodeCommand;
 use crate::tables::print_pool;
 use darter::engine::{Engine, OrderedIndex};
@@ -31,6 +33,8 @@ pub enum PoolCommand {
     Create(CreateCommand),
     /// Add a memory node to a pool; processes that have the pool open use it at once
     AddNode(AddNodeCommand),
+    /// Move objects between memory nodes while programs work, until they hold about equally much
+    Rebalance(RebalanceCommand),
     /// Move everything off a memory node while programs work, and remove it from the pool
     Drain(DrainCommand),
     /// Give up memory nodes that do not come back, and make the pool whole without the keys on them
@@ -76,8 +80,11 @@ pub struct CreateCommand {
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Example:
-  darter pool add-node 10.0.0.4:7000 --pool tcp://10.0.0.1:7000")]
+Examples:
+  darter pool add-node 10.0.0.4:7000 --pool tcp://10.0.0.1:7000
+  darter pool add-node 10.0.0.4:7000 --rebalance --rate 50MiB
+
+With --rebalance the command then does as `darter pool rebalance`, which goes on if it is interrupted.")]
 pub struct AddNodeCommand {
     #[command(flatten)]
     pool: PoolArgs,
@@ -87,6 +94,11 @@ pub struct AddNodeCommand {
     /// Maximum time in seconds to wait for the processes that have the pool open
     #[arg(long, value_name = "SECONDS", default_value_t = 15)]
     patience: u64,
+    /// Then move objects to it, until all memory nodes hold about equally much
+    #[arg(long)]
+    rebalance: bool,
+    #[command(flatten)]
+    rate: Rate,
 }
 
 #[derive(clap::Args)]
@@ -107,6 +119,7 @@ impl PoolCommand {
         match self {
             Self::Create(command) => command.run(),
             Self::AddNode(command) => command.run(),
+            Self::Rebalance(command) => command.run(),
             Self::Drain(command) => command.run(),
             Self::RemoveNode(command) => command.run(),
             Self::Status(command) => command.run(),
@@ -194,7 +207,14 @@ impl HandoffCommand {
 
 impl AddNodeCommand {
     fn run(&self) -> Result<Answer, Failure> {
+        if self.rate.rate.is_some() && !self.rebalance {
+            return Err(Failure::usage("--rate is for --rebalance; add that, or leave it out"));
+        }
+        self.rate.verify()?;
         let store = self.pool.existing()?;
+        if self.rebalance {
+            verify_may_rebalance(&store)?;
+        }
         let (node, behind) = store.add_node(&self.address, Duration::from_secs(self.patience))?;
         let mut out = std::io::stdout().lock();
         writeln!(out, "added {} as memory node {node}", self.address)?;
@@ -208,6 +228,7 @@ impl AddNodeCommand {
                 )
             ));
         }
-        Ok(Answer::Done)
+        drop(out);
+        if self.rebalance { rebalance(&store, self.rate) } else { Ok(Answer::Done) }
     }
 }

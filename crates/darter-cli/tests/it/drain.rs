@@ -7,18 +7,18 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-fn node() -> Daemon {
+pub(crate) fn node() -> Daemon {
     Daemon::start(&["memnode", "--listen", "127.0.0.1:0", "--size", "16M"])
 }
 
-fn start(count: usize) -> (Vec<Daemon>, String) {
+pub(crate) fn start(count: usize) -> (Vec<Daemon>, String) {
     let nodes: Vec<Daemon> = (0..count).map(|_| node()).collect();
     let addresses: Vec<&str> = nodes.iter().map(|node| &node.address[..]).collect();
     let url = format!("tcp://{}", addresses.join(","));
     (nodes, url)
 }
 
-fn pool(arguments: &[&str], url: &str) -> std::process::Output {
+pub(crate) fn pool(arguments: &[&str], url: &str) -> std::process::Output {
     darter(&[&["pool"], arguments, &["--pool", url]].concat())
 }
 

@@ -21,7 +21,8 @@ fn everyday_commands_come_first_and_each_has_examples() {
     assert_eq!(commands[..5], ["put", "get", "del", "scan", "shell"]);
     let mut words: Vec<Vec<&str>> = commands.iter().map(|name| vec![&**name]).collect();
     words.retain(|words| words != &["pool"]);
-    words.extend([vec!["pool", "create"], vec!["pool", "add-node"], vec!["pool", "status"]]);
+    let pool = ["create", "add-node", "rebalance", "drain", "status"];
+    words.extend(pool.map(|name| vec!["pool", name]));
     for words in words {
         let help = said(&darter(&[&words[..], &["--help"]].concat()));
         assert!(help.contains("\nExample"), "{words:?}:\n{help}");

@@ -23,6 +23,7 @@ mod operating;
 mod outputs;
 mod permissions;
 mod program;
+mod rebalance;
 mod redis_import;
 mod redis_table;
 mod restarts;

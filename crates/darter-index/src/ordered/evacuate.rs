@@ -1,6 +1,6 @@
-//! Moving what an index reaches off a memory node that is leaving the pool.
+//! Moving what an index reaches to other memory nodes.
 
-/// The result of one step of [`super::OrderedIndex::evacuate`].
+/// The result of one step of [`super::OrderedIndex::evacuate`] or [`super::OrderedIndex::level`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evacuated {
     /// The key from which the next step continues; `None` after the last step.

@@ -12,6 +12,7 @@
 //! Indexes with locks wait while another client holds one; the lock of a client that can no longer
 //! write is taken over.
 
+mod balance;
 mod evacuate;
 mod loss;
 mod modify;
@@ -20,6 +21,8 @@ mod sweep;
 mod transaction;
 mod tree;
 
+pub use balance::{Balance, NodeFill};
+pub(crate) use balance::{fullest, is_even};
 pub(crate) use evacuate::CANNOT_EVACUATE;
 pub use evacuate::Evacuated;
 pub(crate) use loss::CANNOT_SALVAGE;
@@ -399,7 +402,22 @@ pub trait OrderedIndex<F: Fabric>: Clone + Sized + Send + Sync + 'static {
         async { Err(IndexError::Options(CANNOT_EVACUATE)) }
     }
 
-    /// Whether [`OrderedIndex::evacuate`] is implemented.
+    /// Moves objects from memory nodes that hold more than their share to others, as far as `balance`
+    /// says: one step, from the first key that is `from` or greater. Other clients may work during the
+    /// step.
+    ///
+    /// # Errors
+    /// As [`OrderedIndex::evacuate`].
+    fn level(
+        &self,
+        _client: &mut Client<F>,
+        _balance: &mut Balance,
+        _from: &[u8],
+    ) -> impl Future<Output = Result<Evacuated>> + Send {
+        async { Err(IndexError::Options(CANNOT_EVACUATE)) }
+    }
+
+    /// Whether [`OrderedIndex::evacuate`] and [`OrderedIndex::level`] are implemented.
     fn evacuates(&self) -> bool {
         false
     }

@@ -127,10 +127,20 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// Seals a node and replaces it by what remains in it. Returns false if that is a copy.
     pub(super) async fn replace_node(&mut self, node: NodeAt, parent: ParentSlot) -> Result<bool> {
+        self.replace_node_on(node, parent, None).await
+    }
+
+    /// As [`Self::replace_node`]; a copy is placed on the memory node `to`, if that is given.
+    pub(super) async fn replace_node_on(
+        &mut self,
+        node: NodeAt,
+        parent: ParentSlot,
+        to: Option<u8>,
+    ) -> Result<bool> {
         let mut words = self.read_node(node).await?;
         // Allocates a copy before the first seal, so that a full pool leaves the node unchanged.
         let mut copy = Maker::new(self.shared, self.client.epoch());
-        let home = self.home_instead(node.addr.node(), words[0]);
+        let home = to.unwrap_or_else(|| self.home_instead(node.addr.node(), words[0]));
         let born = copy.born;
         let image =
             |addr, words: &[u64]| node::image(addr, words[0], born, node.depth, &node::slots(words), &[]);

@@ -6,7 +6,7 @@ use crate::drain::{DrainProgress, Drained, drain};
 use crate::fixtures::{
     LEASE_MS, Unscheduled, advance, alone, each_pair_of_stops, executes, finish, process_on, writes,
 };
-use crate::{Access, Commit, Condition, OrderedIndex, ScanRange, TreeView, Write};
+use crate::{Access, CheckReport, Commit, Condition, OrderedIndex, ScanRange, TreeView, Write};
 use darter_fabric::block_on;
 use darter_pool::{Client, Pool};
 use darter_sim::{Event, Executor, Sim, WordOrder};
@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// With a cache, memory is also read after it was freed (L2), so that misuse cannot be judged.
-fn options(remembers: bool) -> QuiverOptions {
+pub(super) fn options(remembers: bool) -> QuiverOptions {
     let cache_bytes = if remembers { 1 << 16 } else { 0 };
     QuiverOptions { page_records: 3, page_delta: 2, cache_bytes, ..QuiverOptions::default() }
 }
@@ -24,18 +24,28 @@ fn options(remembers: bool) -> QuiverOptions {
 const CALLS_MAX: usize = 10_000;
 
 /// A value of one of three lengths: it is stored in its page, in a leaf, or in a run of pages.
-fn value(number: usize) -> Vec<u8> {
+pub(super) fn value(number: usize) -> Vec<u8> {
     vec![number as u8; [8, 300, 40_000][usize::from(number % 3 == 1) + usize::from(number % 97 == 1)]]
 }
 
-fn key(number: usize) -> Vec<u8> {
+pub(super) fn key(number: usize) -> Vec<u8> {
     let stem = ["pear/", "a-long-prefix-that-all-of-these-keys-share/", ""][number / 3 % 3];
     format!("{stem}{:03}", number * 37 % 1000).into_bytes()
 }
 
 /// A pool on three memory nodes with these many pairs, each put twice, so that most are in leaves.
 fn loaded(sim: &Sim, pairs: usize, remembers: bool) -> (Pool<Sim>, Quiver<Sim>) {
-    let (pool, quiver) = process_on::<Quiver<Sim>>(sim, options(remembers), &[]);
+    loaded_with(sim, pairs, options(remembers), value)
+}
+
+/// The same with other options and values.
+pub(super) fn loaded_with(
+    sim: &Sim,
+    pairs: usize,
+    options: QuiverOptions,
+    value: fn(usize) -> Vec<u8>,
+) -> (Pool<Sim>, Quiver<Sim>) {
+    let (pool, quiver) = process_on::<Quiver<Sim>>(sim, options, &[]);
     let mut client = pool.client().unwrap();
     for number in 0..pairs {
         for value in [b"before".to_vec(), b"between".to_vec(), value(number)] {
@@ -61,10 +71,16 @@ fn assert_holds(quiver: &Quiver<Sim>, client: &mut Client<Sim>, pairs: usize) {
     }
 }
 
-/// Nothing is reached on a node, and the index is sound.
-fn assert_left(quiver: &Quiver<Sim>, client: &mut Client<Sim>, node: u8) {
+/// The index is sound. Returns what a check has found.
+pub(super) fn sound(quiver: &Quiver<Sim>, client: &mut Client<Sim>) -> CheckReport {
     let report = block_on(quiver.check(client)).unwrap();
     assert_eq!(report.violations, Vec::<String>::new());
+    report
+}
+
+/// Nothing is reached on a node, and the index is sound.
+fn assert_left(quiver: &Quiver<Sim>, client: &mut Client<Sim>, node: u8) {
+    let report = sound(quiver, client);
     let there: Vec<_> = report.reachable.iter().filter(|(addr, _)| addr.node() == node).collect();
     assert_eq!(there, [], "objects on node {node}");
 }
@@ -152,9 +168,9 @@ fn a_drain_without_room_changes_nothing() {
 }
 
 /// Operations for which a mover must not matter, on a pair whose leaf is on the node.
-const OPERATIONS: [&str; 6] = ["overwrite", "insert", "delete", "modify", "commit", "rebuild"];
+pub(super) const OPERATIONS: [&str; 6] = ["overwrite", "insert", "delete", "modify", "commit", "rebuild"];
 
-async fn operate(quiver: &Quiver<Sim>, client: &mut Client<Sim>, (name, own): (&str, usize)) {
+pub(super) async fn operate(quiver: &Quiver<Sim>, client: &mut Client<Sim>, (name, own): (&str, usize)) {
     let (own, before_it) = (key(own), value(own));
     match name {
         "overwrite" => drop(quiver.put(client, &own, b"new", Condition::Always).await.unwrap()),
@@ -193,7 +209,7 @@ async fn operate(quiver: &Quiver<Sim>, client: &mut Client<Sim>, (name, own): (&
     }
 }
 
-fn assert_operated(quiver: &Quiver<Sim>, client: &mut Client<Sim>, (name, own): (&str, usize)) {
+pub(super) fn assert_operated(quiver: &Quiver<Sim>, client: &mut Client<Sim>, (name, own): (&str, usize)) {
     let mut expected: BTreeMap<Vec<u8>, Vec<u8>> =
         (0..PAIRS).map(|number| (key(number), value(number))).collect();
     match name {
@@ -220,7 +236,7 @@ struct Leaving {
 }
 
 /// The keys whose leaves are on a node.
-fn keys_on(view: &TreeView, node: u8) -> Vec<Vec<u8>> {
+pub(super) fn keys_on(view: &TreeView, node: u8) -> Vec<Vec<u8>> {
     let own = (view.label == "leaf" && view.addr.node() == node).then(|| view.prefix.clone());
     own.into_iter().chain(view.children.iter().flat_map(|(_, child)| keys_on(child, node))).collect()
 }
@@ -475,10 +491,10 @@ fn a_drain_shuts_a_process_out_that_does_not_respond() {
 }
 
 /// A small generator of numbers, so that a seed names a schedule.
-struct Numbers(u64);
+pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % bound
     }

@@ -46,6 +46,8 @@ mod page;
 mod pair;
 mod parent_slot;
 mod plan;
+#[cfg(test)]
+mod rebalances;
 mod rebuild;
 mod salvage;
 mod scan;
@@ -66,7 +68,7 @@ pub use situations::quiver_situations;
 use crate::mark;
 use crate::radix::prefix_hash::HashKeys;
 use crate::{
-    Access, CheckReport, Commit, Condition, CutOff, Decide, Decision, Evacuated, IndexError, IndexStats,
+    Access, Balance, CheckReport, Commit, Condition, CutOff, Decide, Decision, Evacuated, IndexError, IndexStats,
     KeyValue, LostNodes, OrderedIndex, PutOutcome, Result, Salvaged, ScanRange, Versioned, Visit,
 };
 use arc_swap::ArcSwap;
@@ -280,6 +282,10 @@ impl<F: Fabric> OrderedIndex<F> for Quiver<F> {
 
     async fn evacuate(&self, client: &mut Client<F>, node: u8, from: &[u8]) -> Result<Evacuated> {
         self.evacuate_from(client, node, from).await
+    }
+
+    async fn level(&self, client: &mut Client<F>, balance: &mut Balance, from: &[u8]) -> Result<Evacuated> {
+        self.level_from(client, balance, from).await
     }
 
     fn evacuates(&self) -> bool {

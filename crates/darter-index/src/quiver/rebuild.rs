@@ -27,6 +27,8 @@ pub(super) struct Old {
     page: PageRef,
     shape: Shape,
     pub(super) pairs: Pairs,
+    /// The memory node for the pages that replace it.
+    home: u8,
 }
 
 /// A part that was made, and the slot to link.
@@ -136,6 +138,19 @@ impl<F: Fabric> Operation<'_, F> {
         self.replace(old, words).await
     }
 
+    /// As [`Self::rebuild_read`], and the pages that replace it are placed on the memory node `to`, unless
+    /// other clients make them.
+    pub(super) async fn rebuild_on(
+        &mut self,
+        to: u8,
+        parent: ParentSlot,
+        page: PageRef,
+        (shape, words): (Shape, Vec<u64>),
+    ) -> Result<()> {
+        let old = self.old_page(parent, page, shape, &words).await?;
+        self.replace(Old { home: to, ..old }, words).await
+    }
+
     /// As [`Self::rebuild`], for a page whose pairs were also read.
     pub(super) async fn replace(&mut self, old: Old, words: Vec<u64>) -> Result<()> {
         self.replace_adding(old, words, &[]).await.map(drop)
@@ -186,7 +201,8 @@ impl<F: Fabric> Operation<'_, F> {
         let is_changed = shape.sealable().any(|at| (words[at] ^ before[at]) & !SEAL != 0);
         if is_changed {
             self.discard_all(made);
-            old = self.old_page_around(parent, page, shape, &words, lost).await?;
+            let home = old.home;
+            old = Old { home, ..self.old_page_around(parent, page, shape, &words, lost).await? };
             adds = old.add(added, records);
             made = self.make_all(&old).await?;
         }
@@ -216,7 +232,8 @@ impl<F: Fabric> Operation<'_, F> {
     ) -> Result<Old> {
         let (keys, hi) = (self.shared.keys, parent.edges.hi);
         let pairs = Pairs::read_around(&mut self.client, keys, page, (&shape, words), hi, lost).await?;
-        Ok(Old { parent, page, shape, pairs })
+        let home = self.home_instead(page.addr.node(), parent.identity);
+        Ok(Old { parent, page, shape, pairs, home })
     }
 
     /// Makes the parts of a page that are not linked yet, without linking them.
@@ -321,12 +338,15 @@ impl<F: Fabric> Operation<'_, F> {
                 "page was split differently than its pairs require",
             ));
         };
-        let home = self.home_instead(old.parent.node.addr.node(), old.parent.identity);
         match kind {
             Kind::None => Ok((Slot::none(part.edges.hi), None)),
             Kind::Page => {
-                let place =
-                    Place { identity: old.parent.identity, depth: old.shape.depth, edges: part.edges, home };
+                let place = Place {
+                    identity: old.parent.identity,
+                    depth: old.shape.depth,
+                    edges: part.edges,
+                    home: old.home,
+                };
                 let page = maker.page(&mut self.client, place, pairs).await?;
                 maker.copy_map(old.parent.node.addr, copied, &page);
                 Ok((Slot::of(&page), Some(page)))
@@ -335,7 +355,8 @@ impl<F: Fabric> Operation<'_, F> {
                 let records = self.shared.geometry.records;
                 let taken = std::mem::replace(maker, Maker::new(self.shared, self.client.epoch()));
                 // All keys of the node above share this path: the nodes below spread them.
-                let stem = (old.shape.edges == EdgeRange::ALL).then_some(home);
+                let above = self.home_instead(old.parent.node.addr.node(), old.parent.identity);
+                let stem = (old.shape.edges == EdgeRange::ALL).then_some(above);
                 let mut builder = Builder::new(taken, records, self.client.pool().homes(), stem);
                 let mut built = Ok(());
                 for pair in pairs {

@@ -28,7 +28,7 @@ crate::situations! {
     COLLAPSE_TO_NOTHING = "CollapseToNothing";
     /// A node that had to be kept was copied.
     NODE_COPIED = "NodeCopied";
-    /// A node was moved off a memory node that is leaving.
+    /// A node was moved to another memory node: in a drain, or to balance the pool.
     NODE_MOVED = "NodeMoved";
     /// A page was.
     PAGE_MOVED = "PageMoved";

@@ -37,6 +37,8 @@ pub(crate) struct Members {
     /// Held while the process begins to follow another one.
     following: Mutex<()>,
     addition: Mutex<Addition>,
+    /// This process moves objects between nodes.
+    pub(super) is_balancing: AtomicBool,
     /// Member lines in use, as last read.
     lines: AtomicU32,
     last_seen: Mutex<LastSeen>,
@@ -82,6 +84,7 @@ impl Members {
             followed: AtomicU64::new(registration.roster.word()),
             following: Mutex::default(),
             addition: Mutex::default(),
+            is_balancing: AtomicBool::new(false),
             lines: AtomicU32::new(0),
             last_seen: Mutex::default(),
             heartbeat: AtomicU64::new(first_heartbeat(registration.reads_only)),

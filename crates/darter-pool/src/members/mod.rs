@@ -13,12 +13,14 @@
 //! | `erasure` | how a pool that has lost a node is ended |
 //! | `nodes`, `addition` | the node directory, and how a pool grows |
 //! | `roster`, `removal` | which nodes are in use, and how one leaves |
+//! | `balancing` | which member moves objects between nodes |
 //! | `adoption` | how blocks of dead members are recovered |
 //!
 //! This module depends on blocks, but not on pins or limbo: its callers pass in what to publish.
 
 mod addition;
 mod adoption;
+mod balancing;
 mod bootstrap;
 mod erasure;
 mod evict;

@@ -39,14 +39,14 @@ use crate::blocks::{Blocks, Layout, MemberId, NodeUse};
 use crate::error::PoolError;
 use crate::round_trip::{cas, post, submit};
 
-/// A line's word 0 while a member adds the node.
-fn claimed_by(owner: MemberId) -> u64 {
+/// A line's word 0 while a member adds the node; also the word of the member that rebalances.
+pub(super) fn claimed_by(owner: MemberId) -> u64 {
     (u64::from(owner.member) + 1) << 32 | u64::from(owner.incarnation)
 }
 
-/// Whether a line's word 0 names a live member. Reads the member after the word, since it may have
+/// Whether such a word names a live member. Reads the member after the word, since it may have
 /// joined just before it claimed the line.
-async fn is_claimed<E: Endpoint>(endpoint: &mut E, word: u64) -> Result<bool, PoolError> {
+pub(super) async fn is_claimed<E: Endpoint>(endpoint: &mut E, word: u64) -> Result<bool, PoolError> {
     let member = (word >> 32).checked_sub(1).and_then(|member| u8::try_from(member).ok());
     let Some(member) = member else { return Ok(false) };
     member::is_live(endpoint, MemberId { member, incarnation: word as u32 }).await

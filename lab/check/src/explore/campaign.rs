@@ -15,7 +15,7 @@ use super::schedule::{Schedule, Scheduler};
 use super::schedulers::{After, EVENTS_OF_AN_OPERATION, Late, Pct, Random};
 use super::servers::{LATE_SERVER, SERVER};
 use super::shrink::shrink;
-use super::{drain, losses, snapshot, transaction};
+use super::{drain, level, losses, snapshot, transaction};
 use crate::dice::Dice;
 use darter_index::checker::{Situation, take_situations, take_trail};
 use darter_sim::groups::Counts;
@@ -298,6 +298,7 @@ impl Settings {
         transaction::mix_in(&mut plan, &mut Dice::new(seed_of(self.seed ^ 0xc0_3317, run)));
         drain::mix_in(&mut plan, &mut Dice::new(seed_of(self.seed ^ 0xd_4a14, run)));
         snapshot::mix_in(&mut plan, &mut Dice::new(seed_of(self.seed ^ 0x5a_9707, run)));
+        level::mix_in(&mut plan, &mut Dice::new(seed_of(self.seed ^ 0x1e_7e15, run)));
         if self.faults.iter().any(|name| name == LOSE) {
             let is_only = self.faults.len() == 1;
             losses::mix_in(&mut plan, is_only, &mut Dice::new(seed_of(self.seed ^ 0x10_55e5, run)));

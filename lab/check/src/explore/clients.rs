@@ -2,6 +2,7 @@
 //! before it begins and when it ends.
 
 use super::drain::drain_last;
+use super::level::level_to_last;
 use super::op::Op;
 use super::recorder::{Identity, Recorder};
 use super::scans::{lie, range, scan_in_windows, verify_scan};
@@ -310,6 +311,7 @@ fn asked(identity: &Identity<'_>, op: Op, value: u64) -> Vec<(u32, Action)> {
         | Op::Sweep
         | Op::Snapshot
         | Op::Drain
+        | Op::Level
         | Op::Adjust
         | Op::Restructure
         | Op::Rest => Vec::new(),
@@ -433,6 +435,10 @@ async fn operate<S: Subject>(
         }
         Op::Drain => {
             drain_last(index, own).await?;
+            Answer::Done
+        }
+        Op::Level => {
+            level_to_last(index, own).await?;
             Answer::Done
         }
         Op::Adjust => {

@@ -14,6 +14,7 @@ mod fixtures;
 mod group_faults;
 mod groups;
 mod last_look;
+mod level;
 mod losses;
 mod op;
 mod outcome;

@@ -41,6 +41,8 @@ pub enum Op {
     Snapshot,
     /// A drain of the last memory node, or a part of it.
     Drain,
+    /// A move of about half of everything to the last memory node, as in a rebalance.
+    Level,
     /// A separate process joins the pool, puts a key and leaves.
     Visit(u8),
     /// An operation specific to the index that changes no result: in DART, an adjustment of the
@@ -73,6 +75,7 @@ impl Op {
                 | Self::Sweep
                 | Self::Snapshot
                 | Self::Drain
+                | Self::Level
                 | Self::Adjust
                 | Self::Restructure
                 | Self::Rest
@@ -115,6 +118,7 @@ impl Op {
             Self::Sweep => ('W', None),
             Self::Snapshot => ('S', None),
             Self::Drain => ('D', None),
+            Self::Level => ('E', None),
             Self::Adjust => ('A', None),
             Self::Restructure => ('L', None),
             Self::Rest => ('H', None),
@@ -140,7 +144,7 @@ impl FromStr for Op {
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || {
             format!(
-                "'{text}' is not an operation; the operations are g0 p0 i0 u0 r0 d0 e0 j0 tpg m s z w y B U M R W S D A L H"
+                "'{text}' is not an operation; the operations are g0 p0 i0 u0 r0 d0 e0 j0 tpg m s z w y B U M R W S D E A L H"
             )
         };
         let mut letters = text.chars();
@@ -160,6 +164,7 @@ impl FromStr for Op {
                 'W' => Ok(Self::Sweep),
                 'S' => Ok(Self::Snapshot),
                 'D' => Ok(Self::Drain),
+                'E' => Ok(Self::Level),
                 'A' => Ok(Self::Adjust),
                 'L' => Ok(Self::Restructure),
                 'H' => Ok(Self::Rest),

@@ -82,9 +82,9 @@ impl Plan {
         self.processes.iter().max().map_or(1, |&last| u32::from(last) + 1)
     }
 
-    /// Returns whether a client drains a memory node.
+    /// Returns whether a client drains a memory node, or moves objects between them.
     pub(super) fn has_drains(&self) -> bool {
-        self.clients.iter().flatten().any(|op| matches!(op, Op::Drain))
+        self.clients.iter().flatten().any(|op| matches!(op, Op::Drain | Op::Level))
     }
 
     /// Whether a memory node is lost for good.
