@@ -62,8 +62,7 @@ pub(crate) fn rebalance(store: &Store, rate: Rate) -> Result<Answer, Failure> {
     });
     watch.finish();
     let rebalanced = rebalanced?;
-    let moved =
-        format!("{} moved ({})", counted(rebalanced.objects, "object"), bytes_text(rebalanced.bytes));
+    let moved = format!("{} moved ({})", counted(rebalanced.objects, "object"), bytes_text(rebalanced.bytes));
     if rebalanced.end == RebalanceEnd::Interrupted {
         return Err(Failure::Interrupted(format!("interrupted: {moved}; run the command again to go on")));
     }

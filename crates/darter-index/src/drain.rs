@@ -12,8 +12,7 @@ use std::ops::ControlFlow;
 
 /// Walks that find violations before a drain fails: a walk may meet a change halfway.
 const WALKS_MAX: usize = 20;
-const DAMAGED: &str =
-    "the index is damaged, so that not all its objects may be found; see `darter check`";
+const DAMAGED: &str = "the index is damaged, so that not all its objects may be found; see `darter check`";
 
 const OTHER: &str = "another process has cancelled the drain of the memory node, or completed it";
 

@@ -21,9 +21,9 @@ mod mark;
 mod ordered;
 mod quiver;
 pub mod radix;
-pub mod rebalance;
 #[cfg(test)]
 mod reading;
+pub mod rebalance;
 pub mod snapshot;
 
 pub use any::{AnyIndex, IncrementalStats, IndexKind, IndexOptions};
@@ -35,8 +35,8 @@ pub use dyn_index::DynIndex;
 pub use error::{IndexError, Result};
 pub use ordered::{
     Access, Balance, CheckReport, Commit, Condition, CutOff, Decide, Decision, EstStats, Evacuated, Gap,
-    IndexStats, KEY_BYTES_MAX, KeyValue, LostNodes, NodeFill, NodeTypeStats, OrderedIndex, PutOutcome, Salvaged, ScanRange, Swept,
-    TreeEdge, TreeView, Version, Versioned, Visit, Write, check_key,
+    IndexStats, KEY_BYTES_MAX, KeyValue, LostNodes, NodeFill, NodeTypeStats, OrderedIndex, PutOutcome,
+    Salvaged, ScanRange, Swept, TreeEdge, TreeView, Version, Versioned, Visit, Write, check_key,
 };
 pub use quiver::{Quiver, QuiverOptions};
 #[doc(hidden)]

@@ -101,8 +101,12 @@ pub async fn rebalance<F: Fabric, I: OrderedIndex<F>>(
     }
     let pool = client.pool().clone();
     let balancing = pool.begin_balancing(client).await?;
-    let progress =
-        RebalanceProgress { stage: RebalanceStage::Members(Vec::new()), objects: 0, bytes: 0, total_bytes: 0 };
+    let progress = RebalanceProgress {
+        stage: RebalanceStage::Members(Vec::new()),
+        objects: 0,
+        bytes: 0,
+        total_bytes: 0,
+    };
     let mut run = Rebalance { index, watch, progress };
     let rebalanced = run.run(client).await;
     // Also after an error. If that fails too, the claim ends with this process, or with its next call.

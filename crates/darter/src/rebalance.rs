@@ -58,11 +58,7 @@ impl Store {
     ) -> Result<Rebalanced, Error> {
         block_on(async {
             let link = &mut Link::open(self.membership())?;
-            attempted!(
-                link,
-                Repeat::Always,
-                rebalance(&link.open.index, &mut link.client, &mut *watch).await
-            )
+            attempted!(link, Repeat::Always, rebalance(&link.open.index, &mut link.client, &mut *watch).await)
         })
     }
 }

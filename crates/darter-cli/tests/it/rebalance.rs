@@ -115,7 +115,8 @@ fn a_rebalance_goes_on_after_it_was_killed() {
     let (one, two) = (node(), node());
     assert!(pool(&["add-node", &one.address], &url).status.success());
     let mut moving = spawned(&["add-node", &two.address, "--rebalance"], &url);
-    let used = |node: usize| store.usage().unwrap().nodes.get(node).is_some_and(|node| node.free < node.blocks);
+    let used =
+        |node: usize| store.usage().unwrap().nodes.get(node).is_some_and(|node| node.free < node.blocks);
     wait_until(&mut moving, || used(1) || used(2));
     assert_refused(&pool(&["rebalance"], &url), "another process is rebalancing");
     moving.kill().unwrap();

@@ -68,8 +68,8 @@ pub use situations::quiver_situations;
 use crate::mark;
 use crate::radix::prefix_hash::HashKeys;
 use crate::{
-    Access, Balance, CheckReport, Commit, Condition, CutOff, Decide, Decision, Evacuated, IndexError, IndexStats,
-    KeyValue, LostNodes, OrderedIndex, PutOutcome, Result, Salvaged, ScanRange, Versioned, Visit,
+    Access, Balance, CheckReport, Commit, Condition, CutOff, Decide, Decision, Evacuated, IndexError,
+    IndexStats, KeyValue, LostNodes, OrderedIndex, PutOutcome, Result, Salvaged, ScanRange, Versioned, Visit,
 };
 use arc_swap::ArcSwap;
 use cache::Cache;

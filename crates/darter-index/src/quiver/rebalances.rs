@@ -86,14 +86,18 @@ fn added_nodes_get_their_share_and_a_second_call_moves_nothing() {
     let opened = block_on(Quiver::open(&mut others, options(true))).unwrap();
     assert_holds(&opened, &mut others, PAIRS);
     for number in 0..PAIRS {
-        let put = opened.put(&mut others, &key(number), &value(number), Condition::Always);
-        block_on(put).unwrap();
+        let (own, value) = (key(number), value(number));
+        block_on(opened.put(&mut others, &own, &value, Condition::Always)).unwrap();
     }
     // Puts move few objects to other nodes, although pages are rebuilt.
     let again = block_on(rebalanced(&opened, &mut others));
     assert!(again.fullest().0 < 1.4, "{again:?}");
     assert_holds(&quiver, &mut client, PAIRS);
     drop((others, opened));
+    // What both have unlinked is freed.
+    for pool in [&pool, &other].into_iter().cycle().take(40) {
+        block_on(pool.maintain(&mut pool.client().unwrap())).unwrap();
+    }
     block_on(other.close()).unwrap();
     assert_exact(&pool, &quiver, &mut client, "at the end");
 }
