@@ -9,6 +9,7 @@ use crate::tables::bytes_text;
 use darter::Store;
 use darter::engine::{Engine, OrderedIndex};
 use darter::rebalance::{RebalanceEnd, RebalanceStage};
+use darter::report::NodeUsage;
 use darter_fabric::counted;
 use std::io::Write;
 
@@ -41,7 +42,7 @@ pub(crate) fn verify_may_rebalance(store: &Store) -> Result<(), Failure> {
             "nothing was changed: the index of this pool cannot move its objects; leave --rebalance out",
         ));
     }
-    if store.usage()?.nodes.iter().any(|node| node.is_leaving()) {
+    if store.usage()?.nodes.iter().any(NodeUsage::is_leaving) {
         return Err(Failure::failed(
             "nothing was changed: a memory node is leaving, so that the pool cannot be rebalanced; let that end, or leave \
              --rebalance out",
