@@ -130,16 +130,16 @@ pub(super) fn rank(base: u32, width: u32, words: &[u64], count: usize, key: &[u8
         // A run of positions begins at a byte.
         let run = bytes[first / RUN * width as usize..].first_chunk();
         let mut run = run.map_or(0, |run| u64::from_le_bytes(*run));
-        let mut step = |at| {
+        let step = |at| {
             let here = run as u32 & mask;
             walk.step(at, here, window >> here & 1 == 1);
             run >>= width;
         };
         // A number of steps that is known is compiled without a loop.
         if first + RUN <= steps {
-            (first..first + RUN).for_each(&mut step)
+            (first..first + RUN).for_each(step);
         } else {
-            (first..steps).for_each(step)
+            (first..steps).for_each(step);
         }
         first += RUN;
     }
