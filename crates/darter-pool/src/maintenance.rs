@@ -268,6 +268,7 @@ impl<F: Fabric> Pool<F> {
     pub async fn give_up_nodes(&self, client: &mut Client<F>, nodes: &[u8]) -> Result<(), PoolError> {
         let (process, endpoint) = client.parts();
         let Process { blocks, members, reclamation, .. } = process;
+        members.finish_gone(endpoint, blocks).await?;
         for &node in nodes {
             members.may_give_up(endpoint, blocks, node).await?;
         }

@@ -108,6 +108,17 @@ impl Members {
         }
     }
 
+    /// Completes the removal of a node that is *Gone*, if there is one: a process that gave up several
+    /// nodes may have died between two of them.
+    pub(crate) async fn finish_gone<F: Fabric>(
+        &self,
+        endpoint: &mut F::Endpoint,
+        blocks: &Blocks<F>,
+    ) -> Result<(), PoolError> {
+        let roster = Roster::read(endpoint).await?;
+        self.finish_removal(endpoint, blocks, roster).await
+    }
+
     /// Fails unless a node can be given up: it does not respond, or has left already.
     pub(crate) async fn may_give_up<F: Fabric>(
         &self,

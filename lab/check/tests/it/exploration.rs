@@ -368,6 +368,10 @@ const FOUND: &[(&str, &str)] = &[
          0x32.1x3.0x9.1.0x3.1.0x5.1x2.0x9.1.0x4.1",
         "the final check did not know whose write had lost a value",
     ),
+    (
+        "quiver-uncached/churn-split/nodes=3/process=00101/warm/lose=1@271/lose=2@193/kill=60@34/d1,g0,i0,p1,p1,d1,d0,g1,d0,M,d1,i1;d0,M,M;;;R,R,R#4.2.0:21d.1x2.0x2.1x2.2x4.3:27d.0.2.0:2d.0.1.0x3.2.1.0.1.2.1.2.1.1:4.2x2.0.2.0x2.1.0.2.1.0.1.2.1.0x2.1.2x3.2:36.0.1x2.0x2.1.0.2.0x2.1.2x2.1x2.0.2x2.0x2.1.0.2x3.1x2.0x2.2x2.0.2.0x2.2.0.1.0.2x2.1.0.1.0.1.0x2.2.0.2.0.2.1.0.2x2.1x2.0x4.2.0.1x4.0.1.2.0.1x3.0.2.0x4.2.0x2.0:15.2.1.2x3.0.1.2.1.0.1x2.2x2.1x3.0.1x2.2x2.1.0x2.2.0x2.1.0.1x2.0x2.2x2.1.2.0.1:2d.0.1x4.0.2.1.0x2.1.0.1.0.1x3.0.2.3.1.4.1.4.1.0x2.4.1.4.3x2.1x2.3.0.0:6.2.3.0x2.3x2.0:15d.3x2.1.4.0.1.0:3.4.2.3.4.1.3.0.3.1x4.2.1x2.0.2.1x2.0.3x2.0.3.1x2.2x2.0x2.2x2.0:3.2x2.0.2.0.1.2.1.0.2x4.0.2x2.1x2.0x4.1.2x2.0.2.1x3.2.1.2x3.0.2.0:2.3.2.1x2.2:2d.0.2x2.0.1x2.2.0.1x3.0.1x2.2:4.2.1.0.1x2.0.1.0x2.1:12.1.0x5.1x3.0x4.1.0x3.1.0.1.0x4.1.0.1x5.0.0:5.0.1x3.0.1x2.0x2.1.0x12.0:2d",
+        "nodes that were lost together could not be given up after a death between two of them",
+    ),
     ("dart/empty/nodes=1/process=one/warm/B;B#0x24.1", "a bulk load that came second leaked its root's node"),
     (
         "art-hashed/empty/nodes=1/process=each/warm/B;p0#0x9.1",
