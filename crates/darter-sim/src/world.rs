@@ -564,7 +564,7 @@ impl World {
                 posted.needs.retain(|need| need.node != node);
             }
         }
-        self.posted.retain(|posted| !is_affected(posted) || !(posted.orphan && posted.is_executed()));
+        self.posted.retain(|posted| !(is_affected(posted) && posted.orphan && posted.is_executed()));
     }
 
     pub(super) fn heal(&mut self, process: u32, node: u8) {
