@@ -446,8 +446,9 @@ impl Checks<'_> {
 fn was_written(scenario: &Scenario, outcome: &Outcome, at: usize, value: u64) -> bool {
     let is_its = |operation: &&Operation| operation.key as usize == at;
     let puts = outcome.history.iter().filter(is_its).any(|operation| match operation.action {
-        Action::Put(put) | Action::Insert(put) | Action::Update(put) => put == value,
-        Action::Replace { value: put, .. } => put == value,
+        Action::Put(put) | Action::Insert(put) | Action::Update(put) | Action::Replace { value: put, .. } => {
+            put == value
+        }
         Action::Get | Action::Delete | Action::DeleteIf(_) => false,
     });
     let commits = || {
