@@ -57,6 +57,13 @@ fn put_all(url: &str) {
 /// exactly the pairs that the pool has once it is whole.
 #[test]
 fn a_pool_goes_on_without_nodes_that_are_lost() {
+    // Where the index has its nodes depends on the pool's secret.
+    let has_lost_some = (0..30).any(|_| a_pool_goes_on_if_it_has_lost_some());
+    assert!(has_lost_some, "each pool has lost all pairs, or none");
+}
+
+/// Returns false if a loss has taken all pairs or none.
+fn a_pool_goes_on_if_it_has_lost_some() -> bool {
     let mut nodes: Vec<Daemon> = (0..3).map(|_| node()).collect();
     let addresses: Vec<&str> = nodes.iter().map(|node| &node.address[..]).collect();
     let url = format!("tcp://{}", addresses.join(","));
@@ -80,7 +87,9 @@ fn a_pool_goes_on_without_nodes_that_are_lost() {
         let export = darter(&["export", "--skip-unreachable", path.to_str().unwrap(), "--pool", &url]);
         assert!(export.status.success(), "{}", said(&export));
         let rest = exported(&path);
-        assert!(!rest.is_empty() && rest.len() < expected.len(), "{}", rest.len());
+        if rest.is_empty() || rest.len() == expected.len() {
+            return false;
+        }
         assert!(rest.iter().all(|(key, value)| expected.get(key) == Some(value)), "a wrong value");
         let report = text(&export.stderr);
         assert!(report.contains("skipped: ") && report.contains("cannot be reached"), "{report}");
@@ -108,6 +117,7 @@ fn a_pool_goes_on_without_nodes_that_are_lost() {
         assert!(failed.status.code() == Some(1), "{}", said(&failed));
         assert!(said(&failed).contains("without memory node 0"), "{}", said(&failed));
     }
+    true
 }
 
 #[test]

@@ -56,7 +56,11 @@ pub(super) fn mix_in(plan: &mut Plan, is_alone: bool, dice: &mut Dice) {
     if !survives || plan.groups.is_some() || plan.medium != Medium::Never || !dice.one_in(one_in) {
         return;
     }
-    plan.faults.retain(|fault| !matches!(fault, Fault::Pause(..) | Fault::Stop(..) | Fault::Power(..)));
+    // Nodes are given up by a process that reaches all others, when no other process has the pool open.
+    let prevents = |fault: &Fault| {
+        matches!(fault, Fault::Cut(..) | Fault::Pause(..) | Fault::Stop(..) | Fault::Power(..))
+    };
+    plan.faults.retain(|fault| !prevents(fault));
     for ops in &mut plan.clients {
         ops.retain(|op| !op.waits_for_members());
     }
