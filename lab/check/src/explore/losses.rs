@@ -57,10 +57,10 @@ pub(super) fn mix_in(plan: &mut Plan, is_alone: bool, dice: &mut Dice) {
         return;
     }
     // Nodes are given up by a process that reaches all others, when no other process has the pool open.
-    let prevents = |fault: &Fault| {
-        matches!(fault, Fault::Cut(..) | Fault::Pause(..) | Fault::Stop(..) | Fault::Power(..))
-    };
-    plan.faults.retain(|fault| !prevents(fault));
+    // A refusal that has not come yet would meet the puts after that.
+    plan.faults.retain(|fault| {
+        matches!(fault, Fault::Kill(..) | Fault::Cancel(..) | Fault::Drop(..) | Fault::Hold(..))
+    });
     for ops in &mut plan.clients {
         ops.retain(|op| !op.waits_for_members());
     }
