@@ -1,7 +1,8 @@
 //! `export`: writes pairs to a file from which `import` restores every byte.
 //!
 //! `envelope.rs` describes the format; `export_commands.rs` writes commands for Redis instead. The
-//! file gets its name when it is complete: an earlier file of that name stays until then, and an export that fails or is interrupted leaves no file.
+//! file gets its name when it is complete: an earlier file of that name stays until then, and an
+//! export that fails or is interrupted leaves no file.
 //! Devices and FIFOs are written directly.
 
 use crate::Answer;

@@ -35,6 +35,7 @@ mod notation;
 mod pairs;
 pub mod pool;
 mod range;
+mod rate;
 mod rebalance;
 pub mod reference;
 mod remove_node;

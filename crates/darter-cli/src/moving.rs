@@ -1,6 +1,7 @@
 //! The progress of commands that move objects between memory nodes, and the rate to which they keep.
 
 use crate::failure::{Failure, complain};
+use crate::rate;
 use crate::signals::Interrupt;
 use darter::ByteSize;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -21,10 +22,7 @@ pub(crate) struct Rate {
 impl Rate {
     /// Fails if nothing could ever be moved.
     pub(crate) fn verify(self) -> Result<(), Failure> {
-        if self.rate.is_some_and(|rate| rate.0 == 0) {
-            return Err(Failure::usage("--rate 0 would take for ever; leave it out for no limit"));
-        }
-        Ok(())
+        rate::verify(self.rate)
     }
 }
 
@@ -55,18 +53,8 @@ impl Watch {
         if let Some(waits_for) = waits_for {
             self.report(format_args!("waiting for {waits_for}"));
         }
-        loop {
-            if self.interrupt.has_come() {
-                return ControlFlow::Break(());
-            }
-            let Some(rate) = self.rate else { return ControlFlow::Continue(()) };
-            let due = Duration::from_secs_f64(moved as f64 / rate.0 as f64);
-            let ahead = due.saturating_sub(self.begin.elapsed());
-            if ahead.is_zero() {
-                return ControlFlow::Continue(());
-            }
-            std::thread::sleep(ahead.min(Duration::from_millis(100)));
-        }
+        let goes_on = rate::keeps_to(self.rate, self.begin, moved, &self.interrupt);
+        if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
     /// Clears the line with the progress.

@@ -144,6 +144,18 @@ pub(crate) fn finish(executor: &mut Executor<'_>, task: TaskId) {
     assert!(executor.has_ended(task), "the task waits for others");
 }
 
+/// Runs all tasks to their ends, in turn, as long as any can go on: their next events one after the other.
+pub(crate) fn finish_in_turn(executor: &mut Executor<'_>) {
+    let mut events = Vec::new();
+    while !executor.all_ended() {
+        executor.events(&mut events);
+        // The one that moved last is first in turn.
+        for event in events.chunk_by(|one, other| one.task == other.task).map(|of_task| of_task[0]) {
+            executor.perform(event, u32::MAX, WordOrder::Ascending);
+        }
+    }
+}
+
 /// Tries every pair of stops: stops `one` after each number of events, and for each of these stops
 /// `two` after each number of events; then lets `one` finish, then `two`. `run` drives one such
 /// schedule and returns for each of the two whether it had ended before its stop.

@@ -8,6 +8,7 @@ mod folder;
 use crate::Answer;
 use crate::failure::{Failure, complain};
 use crate::pool::PoolArgs;
+use crate::rate;
 use crate::signals::Interrupt;
 use crate::tables::bytes_text;
 use darter::backup::{BackupReader, Parts, write_backup};
@@ -21,7 +22,7 @@ use std::fmt::Display;
 use std::io::{self, BufReader, IsTerminal, Read, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -232,9 +233,7 @@ struct Pace {
 
 impl Pace {
     fn new(rate: Option<ByteSize>, store: &Store, interrupt: Interrupt) -> Result<Self, Failure> {
-        if rate.is_some_and(|rate| rate.0 == 0) {
-            return Err(Failure::usage("--rate 0 would take for ever; leave it out for no limit"));
-        }
+        rate::verify(rate)?;
         let style = ProgressStyle::with_template(
             "{spinner} {bytes} of about {total_bytes} written, {binary_bytes_per_sec}",
         );
@@ -247,18 +246,10 @@ impl Pace {
     fn step(&mut self, bytes: u64) -> io::Result<()> {
         self.bytes += bytes;
         self.bar.inc(bytes);
-        loop {
-            if self.interrupt.has_come() {
-                return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted by a signal"));
-            }
-            let Some(rate) = self.rate else { return Ok(()) };
-            let due = Duration::from_secs_f64(self.bytes as f64 / rate.0 as f64);
-            let ahead = due.saturating_sub(self.begin.elapsed());
-            if ahead.is_zero() {
-                return Ok(());
-            }
-            std::thread::sleep(ahead.min(Duration::from_millis(100)));
+        if rate::keeps_to(self.rate, self.begin, self.bytes, &self.interrupt) {
+            return Ok(());
         }
+        Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted by a signal"))
     }
 
     /// Returns a writer that is held at the rate.

@@ -22,7 +22,7 @@ pub(crate) fn pool(arguments: &[&str], url: &str) -> std::process::Output {
     darter(&[&["pool"], arguments, &["--pool", url]].concat())
 }
 
-fn key(number: u32) -> String {
+pub(crate) fn key(number: u32) -> String {
     format!("{}-{number}", ["apple", "pear", "plum", "quince"][number as usize % 4])
 }
 
@@ -34,6 +34,28 @@ fn value(number: u32, round: u32) -> Vec<u8> {
 }
 
 const KEYS: u32 = 200;
+
+/// Puts values of further rounds under these many keys and reads others, until the end of a round in
+/// which `stops` is set. Returns the number of that round.
+pub(crate) fn write_and_read(
+    store: &Store,
+    keys: u32,
+    value: fn(u32, u32) -> Vec<u8>,
+    stops: &AtomicBool,
+) -> u32 {
+    let session = store.session().unwrap();
+    let mut round = 1;
+    while !stops.load(Ordering::Relaxed) {
+        for number in 0..keys {
+            session.put(key(number), value(number, round)).unwrap();
+            let read = (number + keys / 2) % keys;
+            let found = session.get(key(read)).unwrap().unwrap();
+            assert_eq!(found.len(), value(read, 0).len());
+        }
+        round += 1;
+    }
+    round - 1
+}
 
 /// Clients of this process write and read during two drains, and are not disturbed when the memory
 /// nodes are then stopped. A node that has left can join again.
@@ -47,20 +69,7 @@ fn memory_nodes_leave_a_pool_that_is_in_use() {
     }
     let stops = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| {
-            let session = store.session().unwrap();
-            let mut round = 1;
-            while !stops.load(Ordering::Relaxed) {
-                for number in 0..KEYS {
-                    session.put(key(number), value(number, round)).unwrap();
-                    let read = (number + KEYS / 2) % KEYS;
-                    let found = session.get(key(read)).unwrap().unwrap();
-                    assert_eq!(found.len(), value(read, 0).len());
-                }
-                round += 1;
-            }
-            round - 1
-        });
+        let writer = scope.spawn(|| write_and_read(&store, KEYS, value, &stops));
         let drained = pool(&["drain", "1"], &url);
         assert!(
             drained.status.success() && said(&drained).contains("has left the pool"),

@@ -2,17 +2,13 @@
 //! interruptions.
 
 use crate::common::{darter, said};
-use crate::drain::{node, pool, start};
+use crate::drain::{key, node, pool, start, write_and_read};
 use darter::Store;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const KEYS: u32 = 1500;
-
-fn key(number: u32) -> String {
-    format!("{}-{number}", ["apple", "pear", "plum", "quince"][number as usize % 4])
-}
 
 fn value(number: u32, round: u32) -> Vec<u8> {
     let mut value = vec![number as u8; [20, 200, 1000][number as usize % 3]];
@@ -61,20 +57,7 @@ fn a_node_that_is_added_gets_its_share_while_clients_work() {
     let added = node();
     let stops = AtomicBool::new(false);
     let round = std::thread::scope(|scope| {
-        let writer = scope.spawn(|| {
-            let session = store.session().unwrap();
-            let mut round = 1;
-            while !stops.load(Ordering::Relaxed) {
-                for number in 0..KEYS {
-                    session.put(key(number), value(number, round)).unwrap();
-                    let read = (number + KEYS / 2) % KEYS;
-                    let found = session.get(key(read)).unwrap().unwrap();
-                    assert_eq!(found.len(), value(read, 0).len());
-                }
-                round += 1;
-            }
-            round - 1
-        });
+        let writer = scope.spawn(|| write_and_read(&store, KEYS, value, &stops));
         let done = pool(&["add-node", &added.address, "--rebalance"], &url);
         stops.store(true, Ordering::Relaxed);
         let round = writer.join().unwrap();

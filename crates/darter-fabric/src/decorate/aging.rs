@@ -4,8 +4,8 @@
 //! replaced, waited for its readers, and was allocated anew. So the time is an upper bound on how
 //! long freed memory lies idle.
 
-use super::{forward_endpoint, forward_fabric, forward_membership};
-use crate::{Batch, Counters, Endpoint, Fabric, FabricError, OpKind, RemoteProcedures, VerbKind};
+use super::{forward_endpoint, forward_fabric, forward_membership, forward_statistics};
+use crate::{Batch, Endpoint, Fabric, FabricError, RemoteProcedures, VerbKind};
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -135,6 +135,7 @@ pub struct AgingEndpoint<E> {
 
 impl<E: Endpoint> Endpoint for AgingEndpoint<E> {
     forward_endpoint!();
+    forward_statistics!();
 
     fn submit(&mut self, batch: Batch) -> impl Future<Output = Result<Batch, FabricError>> + Send {
         self.tally.note(&batch, self.words_min);
@@ -143,21 +144,6 @@ impl<E: Endpoint> Endpoint for AgingEndpoint<E> {
 
     fn procedures(&mut self) -> Option<&mut dyn RemoteProcedures> {
         self.inner.procedures()
-    }
-
-    #[inline]
-    fn begin(&mut self, kind: OpKind) {
-        self.inner.begin(kind);
-    }
-
-    #[inline]
-    fn retried(&mut self) {
-        self.inner.retried();
-    }
-
-    #[inline]
-    fn counters(&self) -> Option<&Counters> {
-        self.inner.counters()
     }
 }
 

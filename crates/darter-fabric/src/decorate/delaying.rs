@@ -7,9 +7,9 @@
 //! take effect in orders that would otherwise hardly ever occur.
 
 use super::jitter::{Jitter, JitterTally, Moment, Source};
-use super::{forward_endpoint, forward_fabric, forward_membership};
+use super::{forward_endpoint, forward_fabric, forward_membership, forward_statistics};
 use crate::local::Memory;
-use crate::{Batch, Calling, Counters, Endpoint, Fabric, FabricError, OpKind, RemoteProcedures};
+use crate::{Batch, Calling, Endpoint, Fabric, FabricError, RemoteProcedures};
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
@@ -98,6 +98,7 @@ async fn pending(mut times: u32) {
 
 impl<E: Endpoint> Endpoint for DelayingEndpoint<E> {
     forward_endpoint!();
+    forward_statistics!();
 
     #[inline]
     fn memory(&self) -> Option<Memory<'_>> {
@@ -126,21 +127,6 @@ impl<E: Endpoint> Endpoint for DelayingEndpoint<E> {
 
     fn procedures(&mut self) -> Option<&mut dyn RemoteProcedures> {
         Some(self)
-    }
-
-    #[inline]
-    fn begin(&mut self, kind: OpKind) {
-        self.inner.begin(kind);
-    }
-
-    #[inline]
-    fn retried(&mut self) {
-        self.inner.retried();
-    }
-
-    #[inline]
-    fn counters(&self) -> Option<&Counters> {
-        self.inner.counters()
     }
 }
 

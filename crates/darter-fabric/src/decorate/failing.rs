@@ -4,9 +4,9 @@
 //! If a verb fails, the verbs before it take effect, including those of the same batch, and none
 //! after it: all other clients observe the same when a client dies between two verbs.
 
-use super::{forward_endpoint, forward_fabric, forward_membership};
+use super::{forward_endpoint, forward_fabric, forward_membership, forward_statistics};
 use crate::local::Memory;
-use crate::{Batch, Calling, Counters, Endpoint, Fabric, FabricError, OpKind, RemoteProcedures};
+use crate::{Batch, Calling, Endpoint, Fabric, FabricError, RemoteProcedures};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where to fail. Verbs and batches are counted from 0 over all endpoints, starting when the plan
@@ -156,6 +156,7 @@ pub struct FailingEndpoint<E> {
 
 impl<E: Endpoint> Endpoint for FailingEndpoint<E> {
     forward_endpoint!();
+    forward_statistics!();
 
     #[inline]
     fn memory(&self) -> Option<Memory<'_>> {
@@ -183,21 +184,6 @@ impl<E: Endpoint> Endpoint for FailingEndpoint<E> {
 
     fn procedures(&mut self) -> Option<&mut dyn RemoteProcedures> {
         Some(self)
-    }
-
-    #[inline]
-    fn begin(&mut self, kind: OpKind) {
-        self.inner.begin(kind);
-    }
-
-    #[inline]
-    fn retried(&mut self) {
-        self.inner.retried();
-    }
-
-    #[inline]
-    fn counters(&self) -> Option<&Counters> {
-        self.inner.counters()
     }
 }
 

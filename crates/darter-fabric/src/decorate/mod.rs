@@ -91,6 +91,26 @@ macro_rules! forward_fabric {
     };
 }
 
+/// Implements the methods of [`crate::Endpoint`] that concern statistics.
+macro_rules! forward_statistics {
+    () => {
+        #[inline]
+        fn begin(&mut self, kind: crate::OpKind) {
+            self.inner.begin(kind);
+        }
+
+        #[inline]
+        fn retried(&mut self) {
+            self.inner.retried();
+        }
+
+        #[inline]
+        fn counters(&self) -> Option<&crate::Counters> {
+            self.inner.counters()
+        }
+    };
+}
+
 /// Implements the methods of [`crate::Endpoint`] that concern buffers, verbs in flight, and the
 /// provider's clock.
 macro_rules! forward_endpoint {
@@ -139,4 +159,4 @@ macro_rules! forward_endpoint {
     };
 }
 
-use {forward_endpoint, forward_fabric, forward_membership};
+use {forward_endpoint, forward_fabric, forward_membership, forward_statistics};

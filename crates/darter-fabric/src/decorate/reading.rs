@@ -1,12 +1,12 @@
 //! Limits a process to reading, as a memory node limits a client whose token is a read-only one: for
 //! tests of whether a pool and an index keep to that.
 
-use super::forward_endpoint;
+use super::{forward_endpoint, forward_statistics};
 use crate::local::Memory;
 use crate::member_lines::OwnLine;
 use crate::{
-    Batch, Capabilities, Counters, Endpoint, Fabric, FabricError, FenceOutcome, Identity, Membership,
-    MemoryObserver, OpKind, RemoteNodes, Suspect, VerbKind,
+    Batch, Capabilities, Endpoint, Fabric, FabricError, FenceOutcome, Identity, Membership, MemoryObserver,
+    RemoteNodes, Suspect, VerbKind,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -124,6 +124,7 @@ pub struct ReadingEndpoint<E> {
 
 impl<E: Endpoint> Endpoint for ReadingEndpoint<E> {
     forward_endpoint!();
+    forward_statistics!();
 
     #[inline]
     fn memory(&self) -> Option<Memory<'_>> {
@@ -135,20 +136,5 @@ impl<E: Endpoint> Endpoint for ReadingEndpoint<E> {
             Some(node) => Err(self.claimed.refuse(node)),
             None => self.inner.submit(batch).await,
         }
-    }
-
-    #[inline]
-    fn begin(&mut self, kind: OpKind) {
-        self.inner.begin(kind);
-    }
-
-    #[inline]
-    fn retried(&mut self) {
-        self.inner.retried();
-    }
-
-    #[inline]
-    fn counters(&self) -> Option<&Counters> {
-        self.inner.counters()
     }
 }

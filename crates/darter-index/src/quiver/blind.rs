@@ -2,7 +2,9 @@
 //! remembered map, in the batch that reads it (`docs/quiver.md`, "Blind CAS").
 
 use super::descent::{Descent, Lookup, PageSearchEnd, Purpose};
+use super::direct::{self, Spot};
 use super::operation::Operation;
+use super::outcome::Home;
 use super::page::{PageRef, Shape};
 use super::situations;
 use super::word::{State, Word};
@@ -16,7 +18,9 @@ use std::pin::pin;
 /// The state of such a put before it knows its place.
 #[allow(clippy::large_enum_variant)] // as `PageSearchEnd`
 pub(super) enum Overwrite {
-    /// The place is known, and unchanged.
+    /// The record of a key with a value, unchanged.
+    At(Home),
+    /// Another place, unchanged.
     Found(PageSearchEnd),
     /// The value is replaced.
     Done,
@@ -34,8 +38,11 @@ impl<F: Fabric> Operation<'_, F> {
         may_be_blind: bool,
         is_update: bool,
     ) -> Result<Overwrite> {
-        if let Some(end) = self.loaded_place(draft.key, Purpose::Overwrite) {
-            return Ok(Overwrite::Found(end));
+        let loaded = self.memory().and_then(|memory| direct::spot_of(self.shared, memory, draft.key).ok());
+        match loaded {
+            Some(Spot::Home(home)) => return Ok(Overwrite::At(home)),
+            Some(Spot::End(end)) => return Ok(Overwrite::Found(end)),
+            None => {}
         }
         let mut descent = self.descent_for(draft.key, Purpose::Overwrite);
         let rate = &self.shared.inline_rate;
@@ -47,6 +54,7 @@ impl<F: Fabric> Operation<'_, F> {
         if may_be_blind {
             rate.note(match &overwrite {
                 Overwrite::Found(end) => is_inline(end),
+                Overwrite::At(home) => home.word.state() == State::Inline,
                 Overwrite::Done => true,
                 Overwrite::Again => false,
             });

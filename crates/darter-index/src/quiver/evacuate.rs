@@ -1,4 +1,4 @@
-//! Moves what the index reaches to other memory nodes: everything off one that is leaving the pool, or
+//! Moves what the index reaches to other memory nodes: everything off a node that is leaving the pool, or
 //! what is over on those that hold more than their share (`docs/pool.md`, "Shrinking", "Growing").
 //!
 //! Each object is replaced by the means that exist for it, so that readers and writers need no new

@@ -4,7 +4,8 @@
 use super::{Quiver, QuiverOptions};
 use crate::drain::{DrainProgress, Drained, drain};
 use crate::fixtures::{
-    LEASE_MS, Unscheduled, advance, alone, each_pair_of_stops, executes, finish, process_on, writes,
+    LEASE_MS, Unscheduled, advance, alone, each_pair_of_stops, executes, finish, finish_in_turn, process_on,
+    writes,
 };
 use crate::{Access, CheckReport, Commit, Condition, OrderedIndex, ScanRange, TreeView, Write};
 use darter_fabric::block_on;
@@ -459,14 +460,7 @@ fn a_drain_waits_for_a_process_that_is_stopped() {
             leaving.pools[1].maintain(&mut others).await.unwrap();
         }
     });
-    let mut events: Vec<Event> = Vec::new();
-    while !executor.all_ended() {
-        executor.events(&mut events);
-        // The one that moved last is first in turn.
-        for event in events.chunk_by(|one, other| one.task == other.task).map(|of_task| of_task[0]) {
-            executor.perform(event, u32::MAX, WordOrder::Ascending);
-        }
-    }
+    finish_in_turn(&mut executor);
     drop(executor);
     leaving.sim.schedule(false);
     let mut others = leaving.pools[1].client().unwrap();
@@ -500,6 +494,52 @@ impl Numbers {
     }
 }
 
+/// Does whatever comes, compares every result with a map, and runs upkeep, until `is_over` and for some
+/// operations more. Then the client ends: the mover may wait for its process.
+pub(super) async fn work(
+    (pool, quiver, mut client): (&Pool<Sim>, &Quiver<Sim>, Client<Sim>),
+    (seed, pairs, value): (u64, usize, fn(usize) -> Vec<u8>),
+    map: &mut BTreeMap<Vec<u8>, Vec<u8>>,
+    is_over: &AtomicBool,
+) {
+    let mut numbers = Numbers(seed);
+    let mut after = 40;
+    while after > 0 {
+        after -= usize::from(is_over.load(Ordering::Relaxed));
+        let own = key(numbers.below(pairs * 2));
+        match numbers.below(6) {
+            0 | 1 => {
+                let value = value(numbers.below(100));
+                quiver.put(&mut client, &own, &value, Condition::Always).await.unwrap();
+                map.insert(own, value);
+            }
+            2 => {
+                let is_deleted = quiver.delete(&mut client, &own).await.unwrap();
+                assert_eq!(is_deleted, map.remove(&own).is_some());
+            }
+            3 => {
+                let found = quiver.scan(&mut client, &ScanRange::all(), usize::MAX).await.unwrap();
+                assert!(found.iter().map(|(key, value)| (key, value)).eq(&*map));
+            }
+            4 => pool.maintain(&mut client).await.unwrap(),
+            _ => assert_eq!(quiver.get(&mut client, &own).await.unwrap(), map.get(&own).cloned()),
+        }
+    }
+}
+
+/// Runs all tasks to their ends, in an order that a seed decides.
+pub(super) fn finish_in_any_order(sim: &Sim, executor: &mut Executor<'_>, seed: u64) {
+    let (mut events, mut numbers): (Vec<Event>, _) = (Vec::new(), Numbers(seed * 7 + 1));
+    while !executor.all_ended() {
+        executor.events(&mut events);
+        assert!(!events.is_empty(), "seed {seed}: both tasks wait");
+        let event = events[numbers.below(events.len())];
+        let words = [1, u32::MAX][numbers.below(2)];
+        executor.perform(event, words, WordOrder::Ascending);
+        sim.advance_ms(0);
+    }
+}
+
 /// A client does whatever comes, compares every result with a map, and runs upkeep, while another
 /// process drains a node.
 #[test]
@@ -520,42 +560,8 @@ fn a_client_works_during_a_drain_in_any_order_of_verbs() {
             assert!(drained.is_removed, "{drained:?}");
             is_drained.store(true, Ordering::Relaxed);
         });
-        executor.spawn(1, async {
-            let mut numbers = Numbers(seed);
-            let mut after = 40;
-            while after > 0 {
-                after -= usize::from(is_drained.load(Ordering::Relaxed));
-                let own = key(numbers.below(PAIRS * 2));
-                match numbers.below(6) {
-                    0 | 1 => {
-                        let value = value(numbers.below(100));
-                        opened.put(&mut working, &own, &value, Condition::Always).await.unwrap();
-                        map.insert(own, value);
-                    }
-                    2 => {
-                        let is_deleted = opened.delete(&mut working, &own).await.unwrap();
-                        assert_eq!(is_deleted, map.remove(&own).is_some());
-                    }
-                    3 => {
-                        let found = opened.scan(&mut working, &ScanRange::all(), usize::MAX).await.unwrap();
-                        assert!(found.iter().map(|(key, value)| (key, value)).eq(&map));
-                    }
-                    4 => other.maintain(&mut working).await.unwrap(),
-                    _ => assert_eq!(opened.get(&mut working, &own).await.unwrap(), map.get(&own).cloned()),
-                }
-            }
-            // The drain waits for this process's rounds.
-            drop(working);
-        });
-        let (mut events, mut numbers): (Vec<Event>, _) = (Vec::new(), Numbers(seed * 7 + 1));
-        while !executor.all_ended() {
-            executor.events(&mut events);
-            assert!(!events.is_empty(), "seed {seed}: both tasks wait");
-            let event = events[numbers.below(events.len())];
-            let words = [1, u32::MAX][numbers.below(2)];
-            executor.perform(event, words, WordOrder::Ascending);
-            sim.advance_ms(0);
-        }
+        executor.spawn(1, work((&other, &opened, working), (seed, PAIRS, value), &mut map, &is_drained));
+        finish_in_any_order(&sim, &mut executor, seed);
         drop(executor);
         sim.schedule(false);
         assert_eq!(sim.misuse().filter(|_| !remembers), None, "seed {seed}");

@@ -4,14 +4,14 @@ use super::node;
 use super::operation::Operation;
 use super::word::Word;
 use super::{Quiver, QuiverOptions};
-use crate::fixtures::{LEASE_MS, Unscheduled, advance, process_on, writes};
+use crate::fixtures::{LEASE_MS, Unscheduled, advance, finish_in_turn, process_on, writes};
 use crate::give_up::{GivenUp, give_up};
 use crate::ordered::{CutOff, Gap, LostNodes};
 use crate::radix::leaf;
 use crate::{Access, Condition, IndexError, OrderedIndex, ScanRange, TreeView, Write};
 use darter_fabric::{OpKind, block_on};
 use darter_pool::{AllocKind, Client, Pool, PoolError};
-use darter_sim::{Event, Executor, Sim, WordOrder};
+use darter_sim::{Executor, Sim};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -257,13 +257,7 @@ fn what_cannot_be_given_up_is_refused_without_a_change() {
             other.maintain(&mut others).await.unwrap();
         }
     });
-    let mut events: Vec<Event> = Vec::new();
-    while !executor.all_ended() {
-        executor.events(&mut events);
-        for event in events.chunk_by(|one, other| one.task == other.task).map(|of_task| of_task[0]) {
-            executor.perform(event, u32::MAX, WordOrder::Ascending);
-        }
-    }
+    finish_in_turn(&mut executor);
     drop(executor);
     sim.schedule(false);
     let mut client = pool.client().unwrap();

@@ -2,8 +2,8 @@
 //! of two at once, and with a client that works.
 
 use super::evacuations::{
-    Numbers, OPERATIONS, assert_operated, key, keys_on, loaded_with, operate, options, sound,
-    value as operated_value,
+    OPERATIONS, assert_operated, finish_in_any_order, key, keys_on, loaded_with, operate, options, sound,
+    value as operated_value, work,
 };
 use super::{Quiver, QuiverOptions};
 use crate::fixtures::{LEASE_MS, Unscheduled, advance, alone, finish, writes};
@@ -12,7 +12,7 @@ use crate::rebalance::{RebalanceEnd, RebalanceProgress, Rebalanced, rebalance};
 use crate::{Condition, OrderedIndex, ScanRange, TreeView};
 use darter_fabric::block_on;
 use darter_pool::{Client, Pool};
-use darter_sim::{Event, Executor, Sim, WordOrder};
+use darter_sim::{Executor, Sim};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -380,41 +380,8 @@ fn a_client_works_during_a_rebalance_in_any_order_of_verbs() {
             assert!(done.objects > 10, "{done:?}");
             is_over.store(true, Ordering::Relaxed);
         });
-        executor.spawn(1, async {
-            let mut numbers = Numbers(seed);
-            let mut after = 40;
-            while after > 0 {
-                after -= usize::from(is_over.load(Ordering::Relaxed));
-                let own = key(numbers.below(PAIRS * 2));
-                match numbers.below(6) {
-                    0 | 1 => {
-                        let value = value(numbers.below(100));
-                        opened.put(&mut working, &own, &value, Condition::Always).await.unwrap();
-                        map.insert(own, value);
-                    }
-                    2 => {
-                        let is_deleted = opened.delete(&mut working, &own).await.unwrap();
-                        assert_eq!(is_deleted, map.remove(&own).is_some());
-                    }
-                    3 => {
-                        let found = opened.scan(&mut working, &ScanRange::all(), usize::MAX).await.unwrap();
-                        assert!(found.iter().map(|(key, value)| (key, value)).eq(&map));
-                    }
-                    4 => other.maintain(&mut working).await.unwrap(),
-                    _ => assert_eq!(opened.get(&mut working, &own).await.unwrap(), map.get(&own).cloned()),
-                }
-            }
-            drop(working);
-        });
-        let (mut events, mut numbers): (Vec<Event>, _) = (Vec::new(), Numbers(seed * 7 + 1));
-        while !executor.all_ended() {
-            executor.events(&mut events);
-            assert!(!events.is_empty(), "seed {seed}: both tasks wait");
-            let event = events[numbers.below(events.len())];
-            let words = [1, u32::MAX][numbers.below(2)];
-            executor.perform(event, words, WordOrder::Ascending);
-            sim.advance_ms(0);
-        }
+        executor.spawn(1, work((&other, &opened, working), (seed, PAIRS, value), &mut map, &is_over));
+        finish_in_any_order(&sim, &mut executor, seed);
         drop(executor);
         sim.schedule(false);
         assert_eq!(sim.misuse().filter(|_| !remembers), None, "seed {seed}");

@@ -183,8 +183,8 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(if is_linked { old.pairs.lost } else { Vec::new() })
     }
 
-    /// Replaces a page that was read around lost memory nodes, and adds pairs. Returns its final content, whether this client has linked the
-    /// first part, and whether that has the added pairs.
+    /// Replaces a page that was read around lost memory nodes, and adds pairs. Returns its final
+    /// content, whether this client has linked the first part, and whether that has the added pairs.
     async fn replace_and_return(
         &mut self,
         mut old: Old,

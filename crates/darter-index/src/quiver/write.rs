@@ -109,19 +109,10 @@ impl<F: Fabric> Quiver<F> {
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// The record of a key with a value, if it can be loaded without verbs.
-    fn loaded_record(&self, key: &[u8]) -> Option<Home> {
-        direct::record_of(self.shared, self.memory()?, key).ok()
-    }
-
-    /// Finds a key's place for a change by loads, if that is possible.
-    pub(super) fn loaded_place(&self, key: &[u8], purpose: Purpose) -> Option<PageSearchEnd> {
-        direct::place_of(self.shared, self.memory()?, key, purpose).ok()
-    }
-
     /// Finds a key's place for a change.
     async fn find(&mut self, key: &[u8]) -> Result<PageSearchEnd> {
-        if let Some(end) = self.loaded_place(key, Purpose::Write) {
+        let loaded = self.memory().and_then(|memory| direct::place_of(self.shared, memory, key).ok());
+        if let Some(end) = loaded {
             return Ok(end);
         }
         let mut descent = self.descent_for(key, Purpose::Write);
@@ -136,18 +127,16 @@ impl<F: Fabric> Operation<'_, F> {
         is_first: bool,
     ) -> Result<Attempt> {
         let is_unconditional = matches!(condition, Condition::Always | Condition::Present);
-        if is_unconditional && let Some(home) = self.loaded_record(draft.key) {
-            return pin!(self.put_at(draft, &home, true)).await;
-        }
-        let end = match condition {
-            Condition::Always | Condition::Present => {
-                match pin!(self.overwrite(draft, is_first, condition == Condition::Present)).await? {
-                    Overwrite::Found(end) => end,
-                    Overwrite::Done => return Ok(Attempt::Done(PutOutcome::Replaced)),
-                    Overwrite::Again => return Ok(Attempt::Again),
-                }
+        let end = if is_unconditional {
+            let overwritten = pin!(self.overwrite(draft, is_first, condition == Condition::Present)).await?;
+            match overwritten {
+                Overwrite::At(home) => return pin!(self.put_at(draft, &home, true)).await,
+                Overwrite::Found(end) => end,
+                Overwrite::Done => return Ok(Attempt::Done(PutOutcome::Replaced)),
+                Overwrite::Again => return Ok(Attempt::Again),
             }
-            _ => pin!(self.find(draft.key)).await?,
+        } else {
+            pin!(self.find(draft.key)).await?
         };
         if let PageSearchEnd::Sealed { .. } = end {
             Box::pin(self.help_above(draft.key)).await?;

@@ -4,7 +4,6 @@
 //! be freed; afterwards none may. [`Drafts`] keeps the list in between. It frees nothing on drop:
 //! verbs of a cancelled operation, including its CAS, may still be executed, so its objects are
 //! left to the sweep (rule R6).
-//! left to the sweep (rule R6).
 
 use super::leaf::{self, Image};
 use crate::Result;

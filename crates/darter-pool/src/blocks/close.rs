@@ -25,7 +25,7 @@ use crate::round_trip::submit;
 const WORDS_PER_BATCH: usize = 4096;
 
 impl<F: Fabric> Blocks<F> {
-    /// Closes all blocks of this process, except those that have gone with a node that was given up.
+    /// Closes all blocks of this process, except blocks on a node that was given up.
     pub(crate) async fn close_all(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
         let is_there = |block: &BlockId| !self.layout().is_removed(block.node);
         let blocks: Vec<BlockId> = self.heap().blocks().map(|(&block, _)| block).filter(is_there).collect();

@@ -23,9 +23,8 @@ const STEPS_MAX: u32 = 40;
 /// Adds a drain, or two, to some of the runs on several memory nodes, whose clients then are threads
 /// of one process. All other plans stay as they are.
 pub(super) fn mix_in(plan: &mut Plan, dice: &mut Dice) {
-    let loads = plan.clients.iter().flatten().any(|op| matches!(op, Op::Load(_)));
     // The indexes with transactions can move their objects.
-    if !plan.scenario.transacts || loads || plan.nodes < 2 || !dice.one_in(RUNS_ONE_IN) {
+    if !plan.scenario.transacts || plan.has_loads() || plan.nodes < 2 || !dice.one_in(RUNS_ONE_IN) {
         return;
     }
     let goes_on = |fault: &Fault| matches!(fault, Fault::Cancel(..) | Fault::Drop(..));
@@ -36,10 +35,8 @@ pub(super) fn mix_in(plan: &mut Plan, dice: &mut Dice) {
         return;
     }
     plan.processes.fill(0);
-    let clients = plan.clients.len() as u64;
     for _ in 0..=dice.below(2) {
-        let ops = &mut plan.clients[dice.below(clients) as usize];
-        ops.insert(dice.below(ops.len() as u64 + 1) as usize, Op::Drain);
+        plan.insert(Op::Drain, dice);
     }
 }
 

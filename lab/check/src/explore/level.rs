@@ -18,15 +18,17 @@ const BYTES: u64 = 1 << 16;
 
 /// Adds a move, or two, to some of the runs on several memory nodes. All other plans stay as they are.
 pub(super) fn mix_in(plan: &mut Plan, dice: &mut Dice) {
-    let loads = plan.clients.iter().flatten().any(|op| matches!(op, Op::Load(_)));
     // The indexes with transactions can move their objects. A node that leaves takes none.
-    if !plan.scenario.transacts || loads || plan.nodes < 2 || plan.has_drains() || !dice.one_in(RUNS_ONE_IN) {
+    if !plan.scenario.transacts
+        || plan.has_loads()
+        || plan.nodes < 2
+        || plan.has_drains()
+        || !dice.one_in(RUNS_ONE_IN)
+    {
         return;
     }
-    let clients = plan.clients.len() as u64;
     for _ in 0..=dice.below(2) {
-        let ops = &mut plan.clients[dice.below(clients) as usize];
-        ops.insert(dice.below(ops.len() as u64 + 1) as usize, Op::Level);
+        plan.insert(Op::Level, dice);
     }
 }
 

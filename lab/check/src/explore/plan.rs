@@ -19,6 +19,7 @@ use super::outcome::Outcome;
 use super::scenario::Scenario;
 use super::schedule::Scheduler;
 use super::subject::Promises;
+use crate::dice::Dice;
 use darter_fabric::counted;
 use darter_index::checker::Situation;
 use darter_sim::{Medium, Relaxations, Side};
@@ -80,6 +81,18 @@ impl Plan {
     /// Returns the number of processes.
     pub fn processes(&self) -> u32 {
         self.processes.iter().max().map_or(1, |&last| u32::from(last) + 1)
+    }
+
+    /// Inserts an operation anywhere in any client's.
+    pub(super) fn insert(&mut self, op: Op, dice: &mut Dice) {
+        let clients = self.clients.len() as u64;
+        let ops = &mut self.clients[dice.below(clients) as usize];
+        ops.insert(dice.below(ops.len() as u64 + 1) as usize, op);
+    }
+
+    /// Returns whether a client loads many pairs at once.
+    pub(super) fn has_loads(&self) -> bool {
+        self.clients.iter().flatten().any(|op| matches!(op, Op::Load(_)))
     }
 
     /// Returns whether a client drains a memory node, or moves objects between them.

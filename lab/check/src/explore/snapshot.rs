@@ -20,13 +20,10 @@ const RUNS_ONE_IN: u64 = 6;
 /// Adds a snapshot to some of the runs of a scenario with transactions. All other plans stay as they
 /// are.
 pub(super) fn mix_in(plan: &mut Plan, dice: &mut Dice) {
-    let loads = plan.clients.iter().flatten().any(|op| matches!(op, Op::Load(_)));
-    if !plan.scenario.transacts || loads || !dice.one_in(RUNS_ONE_IN) {
+    if !plan.scenario.transacts || plan.has_loads() || !dice.one_in(RUNS_ONE_IN) {
         return;
     }
-    let clients = plan.clients.len() as u64;
-    let ops = &mut plan.clients[dice.below(clients) as usize];
-    ops.insert(dice.below(ops.len() as u64 + 1) as usize, Op::Snapshot);
+    plan.insert(Op::Snapshot, dice);
 }
 
 /// Begins a change of keys, as soon as no snapshot holds changes.

@@ -16,10 +16,10 @@ mod place;
 
 use self::place::Record;
 pub(super) use self::place::{Page, Sure, Unsure, Way, node_of, way_to};
-use super::descent::{Found, Image, Lookup, PageSearchEnd, Purpose};
+use super::descent::{Found, Image, Lookup, PageSearchEnd};
 use super::node::Content;
 use super::outcome::Home;
-use super::page::IDENTITY_AT;
+use super::page::{Head, IDENTITY_AT};
 use super::pair::INLINE_WORDS_MAX;
 use super::shared::Shared;
 use super::word::{Print, State};
@@ -76,34 +76,54 @@ pub(super) fn value_of(shared: &Shared, memory: Memory<'_>, key: &[u8]) -> Sure<
     }
 }
 
-/// Finds the record of a key with a value, for a put that replaces it.
-pub(super) fn record_of(shared: &Shared, memory: Memory<'_>, key: &[u8]) -> Sure<Home> {
-    let page = way_to(shared, memory, key)?.page(memory, key)?;
-    if !memory.is_transient() {
-        page.head()?;
-    }
-    let print = Print::new(shared.keys, key);
-    let Record::Own { addr, word, .. } = page.record(key, || print, true)? else { return Err(Unsure) };
-    if page.is_sealed() || word.is_sealed() || word.is_intent() || word.state() == State::Tomb {
-        return Err(Unsure);
-    }
-    let (at, shape, identity) = (page.at, page.shape, page.words.load(IDENTITY_AT));
-    Ok(Home { page: at, shape, identity, print, addr, word, was_there: true, is_put_again: false })
+/// The place of a pair to put regardless of its value.
+pub(super) enum Spot {
+    /// The record of a key with a value.
+    Home(Home),
+    /// Another place, as a descent finds it.
+    End(PageSearchEnd),
 }
 
-/// Finds a key's place for a change, as a descent for this purpose does.
-pub(super) fn place_of(
-    shared: &Shared,
-    memory: Memory<'_>,
-    key: &[u8],
-    purpose: Purpose,
-) -> Sure<PageSearchEnd> {
+/// Finds a key's place for a put regardless of its value. If that is a record with a value, the page's
+/// head is not needed.
+pub(super) fn spot_of(shared: &Shared, memory: Memory<'_>, key: &[u8]) -> Sure<Spot> {
+    let page = way_to(shared, memory, key)?.page(memory, key)?;
+    let head = if memory.is_transient() { None } else { Some(page.head()?) };
+    let print = Print::new(shared.keys, key);
+    let record = page.record(key, || print, true)?;
+    if let &Record::Own { addr, word, .. } = &record
+        && !(page.is_sealed() || word.is_sealed() || word.is_intent() || word.state() == State::Tomb)
+    {
+        let (at, shape, identity) = (page.at, page.shape, page.words.load(IDENTITY_AT));
+        let home =
+            Home { page: at, shape, identity, print, addr, word, was_there: true, is_put_again: false };
+        return Ok(Spot::Home(home));
+    }
+    let head = head.map_or_else(|| page.head(), Ok)?;
+    place_in(shared, &page, head, print, record, key).map(Spot::End)
+}
+
+/// Finds a key's place for a change, as a writer's descent does.
+pub(super) fn place_of(shared: &Shared, memory: Memory<'_>, key: &[u8]) -> Sure<PageSearchEnd> {
     let page = way_to(shared, memory, key)?.page(memory, key)?;
     let (head, print) = (page.head()?, Print::new(shared.keys, key));
+    let record = page.record(key, || print, false)?;
+    place_in(shared, &page, head, print, record, key)
+}
+
+/// The place of a key in a page, whose record at the key's rank is known.
+fn place_in(
+    shared: &Shared,
+    page: &Page<'_>,
+    head: Head,
+    print: Print,
+    record: Record,
+    key: &[u8],
+) -> Sure<PageSearchEnd> {
     if head.is_sealed {
         return Err(Unsure);
     }
-    let spot = match page.record(key, || print, purpose == Purpose::Overwrite)? {
+    let spot = match record {
         Record::Own { addr, word, is_inline, value } => Lookup::Record { addr, word, is_inline, value },
         // The words that show that the key is absent must be those that show where it goes: in other
         // words loaded later, the key may be gone from another place.
