@@ -3,7 +3,7 @@
 //! Operations that need verbs take an endpoint, so that closing, which no longer has a client, runs
 //! the same code.
 
-use darter_fabric::{Fabric, GlobalAddr, block_on};
+use darter_fabric::{Fabric, FabricError, GlobalAddr, block_on};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::blocks::{AuditReport, Blocks, MagazineList, NewBlocks, ReachableSet, Shortage, class_bytes};
@@ -49,7 +49,11 @@ impl<F: Fabric> Process<F> {
         self.reclamation.settle(endpoint, &self.blocks, &self.members).await?;
         self.blocks.reopen_touched(endpoint).await?;
         self.blocks.claim_and_trim(endpoint).await?;
-        self.blocks.return_blocks(endpoint, 0).await
+        self.blocks.return_blocks(endpoint, 0).await?;
+        match self.reclamation.awaits(&self.blocks) {
+            Some(node) => Err(FabricError::Unreachable { node }.into()),
+            None => Ok(()),
+        }
     }
 
     /// Takes at least one and at most the wanted number of free objects, all on one node. Empties

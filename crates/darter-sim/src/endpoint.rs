@@ -148,6 +148,11 @@ impl Sim {
         self.world().lose(node);
     }
 
+    /// Lets all processes reach a node again that was lost, with the memory that it had.
+    pub fn regain_node(&self, node: u8) {
+        self.world().lost.retain(|lost| *lost != node);
+    }
+
     /// Counts allocation requests of this process from now on, and refuses the request with this
     /// number.
     pub fn refuse_allocation(&self, number: Option<u64>) {

@@ -548,18 +548,48 @@ fn a_process_with_blocks_on_a_lost_node_leaves_in_order() {
     assert_eq!(audit.violations, Vec::<String>::new());
 }
 
-/// What a process has unlinked on a lost node, in blocks of others, does not hold its upkeep up.
+/// A process that has put all pairs of a pool again, most in the blocks of another process, which is
+/// alive.
+struct Unlinked {
+    sim: Sim,
+    owner: (Pool<Sim>, Client<Sim>),
+    pool: Pool<Sim>,
+    quiver: Quiver<Sim>,
+    client: Client<Sim>,
+}
+
+impl Unlinked {
+    const PAIRS: usize = 60;
+
+    fn new() -> Self {
+        let sim = Sim::new(3, 8 << 20);
+        let (owner, _quiver) = loaded(&sim, Self::PAIRS, false);
+        let owner = (owner.clone(), owner.client().unwrap());
+        let (pool, quiver, mut client) = opened(&sim, 1);
+        put_all(&quiver, &mut client, Self::PAIRS);
+        assert!(pool.has_garbage());
+        Self { sim, owner, pool, quiver, client }
+    }
+
+    /// Runs upkeep of both processes, which does not fail.
+    fn maintain(&mut self) {
+        for _ in 0..20 {
+            block_on(self.pool.maintain(&mut self.client)).unwrap();
+            block_on(self.owner.0.maintain(&mut self.owner.1)).unwrap();
+        }
+    }
+}
+
+/// What a process has unlinked on a lost node, in blocks of others, does not hold its upkeep up, and is
+/// forgotten when the node is given up.
 #[test]
 fn objects_that_were_unlinked_on_a_lost_node_are_forgotten() {
-    const PAIRS: usize = 60;
-    let sim = Sim::new(3, 8 << 20);
-    let (pool, quiver) = loaded(&sim, PAIRS, false);
-    drop(quiver);
-    block_on(pool.close()).unwrap();
-    let (pool, quiver, mut client) = opened(&sim, 1);
-    put_all(&quiver, &mut client, PAIRS);
-    assert!(pool.has_garbage());
-    sim.lose_node(LOST);
+    let mut here = Unlinked::new();
+    here.sim.lose_node(LOST);
+    here.maintain();
+    assert!(here.pool.has_garbage() && !here.pool.has_unconfirmed_frees());
+    kill(&here.owner.0);
+    let Unlinked { pool, quiver, mut client, .. } = here;
     let (given_up, _) = block_on(give_all_up(&quiver, &mut client, &[LOST])).unwrap();
     assert!(given_up.is_complete);
     for _ in 0..20 {
@@ -567,7 +597,28 @@ fn objects_that_were_unlinked_on_a_lost_node_are_forgotten() {
     }
     assert!(!pool.has_garbage() && !pool.has_unconfirmed_frees());
     let there = all(&quiver, &mut client);
-    let model = put_all(&quiver, &mut client, PAIRS);
+    let model = put_all(&quiver, &mut client, Unlinked::PAIRS);
     assert!(there.len() < model.len());
     assert_eq!(all(&quiver, &mut client), model);
+}
+
+/// Objects that a process frees on a node that does not respond wait until it does. Until then, the process
+/// cannot leave the pool in order.
+#[test]
+fn objects_on_a_node_that_is_away_are_freed_when_it_is_back() {
+    let mut here = Unlinked::new();
+    here.sim.lose_node(LOST);
+    here.maintain();
+    assert!(here.pool.has_garbage() && !here.pool.has_unconfirmed_frees());
+    let refused = block_on(here.pool.settle(&mut here.client)).unwrap_err();
+    assert!(refused.to_string().contains("memory node 1 cannot be reached"), "{refused}");
+    here.sim.regain_node(LOST);
+    here.maintain();
+    assert!(!here.pool.has_garbage() && !here.pool.has_unconfirmed_frees());
+    let report = block_on(here.quiver.check(&mut here.client)).unwrap();
+    let audit = block_on(here.pool.audit(&mut here.client, &report.reachable)).unwrap();
+    assert_eq!((audit.violations, audit.leaked_bytes), (Vec::new(), 0));
+    let Unlinked { pool, quiver, client, .. } = here;
+    drop((client, quiver));
+    block_on(pool.close()).unwrap();
 }

@@ -50,11 +50,15 @@ impl<F: Fabric> Blocks<F> {
         Ok(reads.iter().map(|&read| done.words(read).to_vec()).collect())
     }
 
-    /// Fetches all objects that others freed, and turns wholly free slabs into free pages.
+    /// Fetches all objects that others freed, except on nodes that are away, and turns wholly free slabs
+    /// into free pages.
     pub(crate) async fn claim_and_trim(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
         if self.has_met_others() {
-            let all = ClaimFilter { node: None, kind: None, class: None, block: None };
-            let claims = self.heap().begin_claims(all, usize::MAX, usize::MAX);
+            let mut claims = Vec::new();
+            for node in (0..self.layout().node_count()).filter(|&node| !self.is_away(node)) {
+                let here = ClaimFilter { node: Some(node), kind: None, class: None, block: None };
+                claims.extend(self.heap().begin_claims(here, usize::MAX, usize::MAX));
+            }
             self.fetch_claims(endpoint, &claims).await?;
         }
         self.heap().trim();

@@ -150,10 +150,12 @@ impl Heap {
     }
 
     /// Removes a block that is handed over from the heap. Skips blocks whose pages verbs of this
-    /// process may change.
-    pub(crate) fn take_handed(&mut self) -> Option<(BlockId, OwnBlock)> {
-        let is_ready = |block: &OwnBlock| block.handing && !block.leaving && block.is_at_rest();
-        let id = self.blocks.iter().find(|(_, block)| is_ready(block)).map(|(&id, _)| id)?;
+    /// process may change, and those on nodes that are away.
+    pub(crate) fn take_handed(&mut self, is_away: impl Fn(u8) -> bool) -> Option<(BlockId, OwnBlock)> {
+        let is_ready = |(id, block): &(&BlockId, &OwnBlock)| {
+            block.handing && !block.leaving && block.is_at_rest() && !is_away(id.node)
+        };
+        let id = self.blocks.iter().find(is_ready).map(|(&id, _)| id)?;
         let taken = self.blocks.remove_entry(&id)?;
         self.object_bytes -= taken.1.object_bytes();
         self.empty_blocks -= usize::from(taken.1.free_pages == self.layout.pages);
@@ -204,7 +206,7 @@ impl<F: Fabric> Blocks<F> {
     pub(crate) async fn finish_hand_over(&self, endpoint: &mut F::Endpoint) -> Result<(), PoolError> {
         // An operation that was under way in step 1 may have kept an object.
         while !self.never_hands_over.load(Ordering::SeqCst) {
-            let Some((block, books)) = self.heap().take_handed() else { break };
+            let Some((block, books)) = self.heap().take_handed(|node| self.is_away(node)) else { break };
             let closing = Closing::new(self.layout(), block, &books);
             self.post_closing(endpoint, block, closing).await?;
         }

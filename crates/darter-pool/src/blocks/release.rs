@@ -85,7 +85,14 @@ impl<F: Fabric> Blocks<F> {
         words
     }
 
-    /// Gives wholly free blocks back, except `keep` of them.
+    /// Returns whether a node does not respond, so that work on it is put off. A node that was given up is
+    /// not away.
+    pub(crate) fn is_away(&self, node: u8) -> bool {
+        self.fabric().remote_nodes().is_absent(node) && !self.layout().is_removed(node)
+    }
+
+    /// Gives wholly free blocks back, except `keep` of them, and those on nodes that are away, until a later
+    /// call.
     pub(crate) async fn return_blocks(
         &self,
         endpoint: &mut F::Endpoint,
@@ -97,6 +104,9 @@ impl<F: Fabric> Blocks<F> {
             heap.leaving()
         };
         for (block, word) in leaving {
+            if self.is_away(block.node) {
+                continue;
+            }
             // A node that was given up has taken its block words with it.
             if !self.layout().is_removed(block.node) {
                 cas(endpoint, Layout::block_word(block), word.encode(), word.freed().encode()).await?;
@@ -105,5 +115,11 @@ impl<F: Fabric> Blocks<F> {
             self.heap().finish_return(block, word);
         }
         Ok(())
+    }
+
+    /// Returns a node that is away and has blocks that this process gives back, if there is one.
+    pub(crate) fn awaited_by_blocks(&self) -> Option<u8> {
+        let leaving = self.heap().leaving();
+        leaving.into_iter().map(|(block, _)| block.node).find(|&node| self.is_away(node))
     }
 }

@@ -276,12 +276,22 @@ impl Limbo {
         self.graced.store(state.graced.len(), Ordering::Relaxed);
     }
 
-    /// Takes the objects that wait to be freed by FAA, with their oldest birth.
-    pub(super) fn take_remote(&self) -> (Vec<Object>, u64) {
+    /// Takes the objects that wait to be freed by FAA, except those on nodes that are away, with the oldest
+    /// birth of all.
+    pub(super) fn take_remote(&self, is_away: impl Fn(u8) -> bool) -> (Vec<Object>, u64) {
         let mut state = lock(&self.state);
-        let objects = std::mem::take(&mut state.remote);
+        let objects: Vec<_> = state.remote.extract_if(.., |object| !is_away(object.addr().node())).collect();
         self.waiting.fetch_sub(objects.len(), Ordering::Relaxed);
-        (objects, std::mem::replace(&mut state.remote_born, NEVER))
+        let born = state.remote_born;
+        if state.remote.is_empty() {
+            state.remote_born = NEVER;
+        }
+        (objects, born)
+    }
+
+    /// Returns a node that is away and has objects that wait to be freed by FAA, if there is one.
+    pub(super) fn awaits(&self, is_away: impl Fn(u8) -> bool) -> Option<u8> {
+        lock(&self.state).remote.iter().map(|object| object.addr().node()).find(|&node| is_away(node))
     }
 
     /// Returns the oldest birth in limbo.

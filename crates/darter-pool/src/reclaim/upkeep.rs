@@ -15,6 +15,9 @@
 //!
 //! A member that may only read publishes its epoch, and leaves the advance and step 5 to the others.
 //!
+//! What is to be freed on a memory node that does not respond waits until it does: a member must
+//! renew its lease nevertheless.
+//!
 //! A round that is cancelled anywhere does no harm: its late writes are a publication or an epoch
 //! that was true when it was composed, and both only grow stale on the safe side. Only freed bits
 //! in flight must not be taken for landed: their birth then stays in [`Reclamation::stuck`] and
@@ -306,13 +309,13 @@ impl Reclamation {
         self.limbo.ripen(global, graced, |objects| blocks.free(objects));
     }
 
-    /// Frees objects that lie in other members' blocks.
+    /// Frees objects that lie in other members' blocks, except on nodes that are away.
     async fn send_frees<F: Fabric>(
         &self,
         endpoint: &mut F::Endpoint,
         blocks: &Blocks<F>,
     ) -> Result<(), PoolError> {
-        let (mut objects, born) = self.limbo.take_remote();
+        let (mut objects, born) = self.limbo.take_remote(|node| blocks.is_away(node));
         objects.retain(|object| !blocks.layout().is_removed(object.addr().node()));
         if objects.is_empty() {
             return Ok(());
@@ -323,6 +326,11 @@ impl Reclamation {
         std::mem::forget(unconfirmed);
         blocks.note_landed(&freed_in);
         Ok(())
+    }
+
+    /// Returns a node that is away and has objects or blocks that this process is to free, if there is one.
+    pub(crate) fn awaits<F: Fabric>(&self, blocks: &Blocks<F>) -> Option<u8> {
+        self.limbo.awaits(|node| blocks.is_away(node)).or_else(|| blocks.awaited_by_blocks())
     }
 
     /// The epoch before which every object that this process unlinked is freed for good, at most
