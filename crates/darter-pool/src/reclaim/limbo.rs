@@ -102,6 +102,8 @@ pub(super) struct Limbo {
     state: Mutex<State>,
     waiting: AtomicUsize,
     graced: AtomicUsize,
+    /// Objects that wait for nodes that are away.
+    put_off: AtomicUsize,
     /// Objects freed so far.
     freed: AtomicU64,
 }
@@ -120,6 +122,7 @@ impl Limbo {
             state: Mutex::new(state),
             waiting: AtomicUsize::new(0),
             graced: AtomicUsize::new(0),
+            put_off: AtomicUsize::new(0),
             freed: AtomicU64::new(0),
         }
     }
@@ -138,6 +141,12 @@ impl Limbo {
     #[inline]
     pub(super) fn graced(&self) -> usize {
         self.graced.load(Ordering::Relaxed)
+    }
+
+    /// Objects that rounds of upkeep will free.
+    pub(super) fn ripening(&self) -> usize {
+        let others = self.graced() + self.put_off.load(Ordering::Relaxed);
+        self.waiting().saturating_sub(others)
     }
 
     /// Adds a retired object to a ring, and moves the ring's objects to limbo if the ring is full;
@@ -282,6 +291,7 @@ impl Limbo {
         let mut state = lock(&self.state);
         let objects: Vec<_> = state.remote.extract_if(.., |object| !is_away(object.addr().node())).collect();
         self.waiting.fetch_sub(objects.len(), Ordering::Relaxed);
+        self.put_off.store(state.remote.len(), Ordering::Relaxed);
         let born = state.remote_born;
         if state.remote.is_empty() {
             state.remote_born = NEVER;

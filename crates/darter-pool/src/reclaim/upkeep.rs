@@ -366,8 +366,7 @@ impl Reclamation {
         let is_changing = self.holds_changes() && self.unpinned_changes.load(Ordering::SeqCst) > 0;
         let is_current = is_current && !is_changing;
         let published = if is_current { epoch } else { self.published.load(Ordering::Relaxed) };
-        let has_garbage =
-            self.limbo.waiting() > self.limbo.graced() || self.waiting.load(Ordering::Relaxed) > 0;
+        let has_garbage = self.limbo.ripening() > 0 || self.waiting.load(Ordering::Relaxed) > 0;
 
         let others = || table.live().filter(|(slot, _)| *slot != u32::from(members.me().member));
         let advance = is_current

@@ -30,7 +30,7 @@ impl Reclamation {
         let mut seen = (usize::MAX, 0);
         loop {
             let ran = self.round(endpoint, blocks, members).await?.is_some();
-            let waiting = self.limbo.waiting().saturating_sub(self.limbo.graced());
+            let waiting = self.limbo.ripening();
             if ran && waiting == 0 {
                 return Ok(());
             }
