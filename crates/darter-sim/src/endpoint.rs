@@ -2,6 +2,7 @@
 
 use super::calls::Caller;
 use super::counts::SimCounts;
+use super::journal::Journal;
 use super::memory::{Misuse, Snapshot};
 use super::world::{Life, World, holder_number};
 use super::{Medium, Relaxations, Side};
@@ -79,6 +80,27 @@ impl Sim {
     /// Returns the first misuse of memory since the last restore.
     pub fn misuse(&self) -> Option<Misuse> {
         self.world().misuse
+    }
+
+    /// Returns the first misuse since the last restore that was not a verb's: an object that was allocated,
+    /// retired or freed while it must not be.
+    pub fn wrong_free(&self) -> Option<Misuse> {
+        self.world().wrong_free
+    }
+
+    /// Begins to record the changes of memory, until the next restore.
+    pub fn keep_journal(&self) {
+        self.world().journal = Some(Journal::default());
+    }
+
+    /// Describes the last change of each kind at an address, if a journal is kept.
+    pub fn journal_of(&self, addr: GlobalAddr) -> Vec<String> {
+        self.world().journal.as_ref().map(|journal| journal.of(addr)).unwrap_or_default()
+    }
+
+    /// Returns the objects that were allocated since the journal was begun and not freed, with their bytes.
+    pub fn allocated(&self) -> Vec<(GlobalAddr, u64)> {
+        self.world().journal.as_ref().map(Journal::in_use).unwrap_or_default()
     }
 
     /// Advances the clocks of all processes.
@@ -283,9 +305,13 @@ impl MemoryObserver for Sim {
         let Some(memory) = world.nodes.get_mut(usize::from(addr.node())) else { return };
         let stamp = memory.stamp(addr);
         let misuse = memory.note(addr, bytes, state);
+        let by = (self.process, world.current);
+        if let Some(journal) = &mut world.journal {
+            journal.note(by, addr, bytes, state);
+        }
         let is_early = state == ObjectState::Free && stamp.is_some_and(|stamp| world.is_pinned_by(stamp));
         let early = is_early.then_some(Misuse { what: "memory was freed while a pin protects it", addr });
-        world.misuse = world.misuse.or(misuse).or(early);
+        world.note_wrong_free(misuse.or(early));
     }
 
     fn note_grace(&self, stamp: u64) {
@@ -293,7 +319,7 @@ impl MemoryObserver for Sim {
         if world.admit(self.process).is_ok() && world.is_pinned_by(stamp) {
             let addr = GlobalAddr::NULL;
             let what = "a grace was considered over while an operation from before it was running";
-            world.misuse = world.misuse.or(Some(Misuse { what, addr }));
+            world.note_wrong_free(Some(Misuse { what, addr }));
         }
     }
 }

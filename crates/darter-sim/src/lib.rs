@@ -36,6 +36,7 @@ mod diverted;
 mod endpoint;
 mod executor;
 pub mod groups;
+mod journal;
 mod medium;
 mod memory;
 mod power;

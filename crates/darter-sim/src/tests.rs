@@ -536,3 +536,41 @@ fn unwritten_object_is_misused_but_its_unwritten_end_is_not() {
     let misuse = sim.misuse().unwrap();
     assert_eq!((misuse.what, misuse.addr), ("an object is used before it is written", at(18)));
 }
+
+/// With hints, verbs may reach free memory, and a double free is an error all the same.
+#[test]
+fn a_wrong_free_is_told_apart_from_a_wrong_use() {
+    let sim = Sim::new(1, BYTES);
+    sim.note_object(at(8), 64, ObjectState::Allocated);
+    block_on(write(sim.clone(), at(8), vec![7; 8])).unwrap();
+    sim.note_object(at(8), 64, ObjectState::Free);
+    read(&sim, at(9), 1);
+    assert_eq!(sim.misuse().unwrap().what, "a READ of free memory");
+    assert_eq!(sim.wrong_free(), None);
+    sim.note_object(at(8), 64, ObjectState::Free);
+    assert_eq!(sim.misuse().unwrap().what, "a READ of free memory");
+    assert_eq!(sim.wrong_free().unwrap().what, "free memory was freed");
+}
+
+/// A replay says who allocated, retired and freed the memory of a misuse, and who wrote to it last.
+#[test]
+fn a_journal_describes_what_has_happened_to_memory() {
+    let sim = Sim::new(1, BYTES);
+    sim.note_object(at(32), 64, ObjectState::Allocated);
+    assert!(sim.journal_of(at(32)).is_empty() && sim.allocated().is_empty());
+    sim.keep_journal();
+    for start in [8, 16] {
+        sim.note_object(at(start), 64, ObjectState::Allocated);
+    }
+    block_on(write(sim.clone(), at(10), vec![7; 3])).unwrap();
+    sim.process(2).note_object(at(8), 64, ObjectState::Retired(5));
+    sim.process(2).note_object(at(8), 64, ObjectState::Free);
+    let lines = sim.journal_of(at(11));
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    let told = ["allocated by task 0 of process 0", "retired at epoch 5", "freed", "a Write of 3 words"];
+    for (line, told) in lines.iter().zip(told) {
+        assert!(line.contains(told), "{line}");
+    }
+    assert_eq!(sim.journal_of(at(8)).len(), 3, "nothing was written there");
+    assert_eq!(sim.allocated(), [(at(16), 64)]);
+}

@@ -4,6 +4,7 @@ use super::calls::Calls;
 use super::clocks::Clocks;
 use super::counts::SimCounts;
 use super::diverted::Diversion;
+use super::journal::Journal;
 use super::medium::{Choices, Medium, Need};
 use super::memory::{Memory, Misuse, Snapshot};
 use super::{Relaxations, Side, WordOrder};
@@ -169,6 +170,8 @@ pub(super) struct World {
     pins: Vec<Pin>,
     /// The first misuse since the last restore.
     pub misuse: Option<Misuse>,
+    /// The first misuse by a process's accounts, without those of verbs.
+    pub wrong_free: Option<Misuse>,
     spare_lanes: Vec<Vec<Lane>>,
     pub spare_batches: Vec<Batch>,
     /// The snapshot that the memory's clean pages equal.
@@ -180,6 +183,7 @@ pub(super) struct World {
     pub choices: Choices,
     /// The batches that are executed elsewhere, if batches are diverted.
     pub diversion: Option<Diversion>,
+    pub journal: Option<Journal>,
 }
 
 impl World {
@@ -208,6 +212,7 @@ impl World {
             counts: SimCounts::default(),
             pins: Vec::new(),
             misuse: None,
+            wrong_free: None,
             spare_lanes: Vec::new(),
             spare_batches: Vec::new(),
             base: 0,
@@ -216,6 +221,7 @@ impl World {
             medium: Medium::default(),
             choices: Choices::default(),
             diversion: None,
+            journal: None,
         }
     }
 
@@ -242,11 +248,12 @@ impl World {
         self.next_endpoint = 0;
         self.counts = SimCounts::default();
         self.pins.clear();
-        self.misuse = None;
+        (self.misuse, self.wrong_free) = (None, None);
         self.relaxations = Relaxations::default();
         self.medium = Medium::default();
         self.choices = Choices::default();
         self.diversion = None;
+        self.journal = None;
         calls
     }
 
@@ -473,6 +480,9 @@ impl World {
                     self.counts.torn += u64::from(from == 0);
                     return;
                 }
+                if let Some(journal) = self.journal.as_mut().filter(|_| stores) {
+                    journal.wrote((posted.task, posted.id), verb.kind, verb.addr, verb.words);
+                }
                 self.counts.verbs += 1;
                 lane.words_done = 0;
                 if verb_at == lane.at {
@@ -544,6 +554,12 @@ impl World {
         }
         self.disconnect(node, |posted| posted.process == process);
         self.calls.cut(process, node);
+    }
+
+    /// Notes a misuse that is not a verb's, if it is one.
+    pub(super) fn note_wrong_free(&mut self, misuse: Option<Misuse>) {
+        self.wrong_free = self.wrong_free.or(misuse);
+        self.misuse = self.misuse.or(misuse);
     }
 
     /// From now on no process reaches a node. Posted verbs there are lost, as are the replies to

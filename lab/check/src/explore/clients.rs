@@ -324,6 +324,10 @@ fn expected(identity: &Identity<'_>, key: u8) -> u64 {
     identity.scenario.initial(usize::from(key)).unwrap_or(999)
 }
 
+/// Performs an operation.
+///
+/// The futures of rare operations are boxed: the others are moved often, and have at least the size of the
+/// largest.
 async fn operate<S: Subject>(
     identity: &Identity<'_>,
     recorder: &RefCell<Recorder>,
@@ -363,7 +367,7 @@ async fn operate<S: Subject>(
                 visitor
             };
             let sim = pool.fabric().process(visitor);
-            told(visit::<S>(sim, key(at), &bytes, identity.preserves).await?)
+            told(Box::pin(visit::<S>(sim, key(at), &bytes, identity.preserves)).await?)
         }
         Op::Insert(at) => told(S::put(index, own, key(at), &bytes, Condition::Absent).await?),
         Op::Update(at) => told(S::put(index, own, key(at), &bytes, Condition::Present).await?),
@@ -378,7 +382,7 @@ async fn operate<S: Subject>(
             Answer::Key(if is_gone { Told::Deleted(true) } else { Told::Refused })
         }
         Op::Transact(roles) => {
-            transact::<S>(identity, recorder, (pool, index), own, roles, value).await?;
+            Box::pin(transact::<S>(identity, recorder, (pool, index), own, roles, value)).await?;
             Answer::Done
         }
         Op::MultiGet => {
@@ -395,7 +399,7 @@ async fn operate<S: Subject>(
         }
         Op::Windows(reverse) => {
             let range = range(identity, reverse);
-            let pairs = scan_in_windows::<S>(identity, index, own, &range).await?;
+            let pairs = Box::pin(scan_in_windows::<S>(identity, index, own, &range)).await?;
             Answer::All(verify_scan(identity, &range, pairs)?)
         }
         Op::Load(is_unsorted) => {
@@ -405,7 +409,7 @@ async fn operate<S: Subject>(
             keys.extend(keys.first().cloned().filter(|_| is_unsorted));
             let pairs: Vec<KeyValue> = keys.into_iter().map(|key| (key, bytes.clone())).collect();
             let count = pairs.len();
-            match index.bulk_load(own, pairs.into_iter()).await? {
+            match Box::pin(index.bulk_load(own, pairs.into_iter())).await? {
                 loaded if loaded == count as u64 && !is_unsorted => Answer::Key(Told::Inserted),
                 _ => return Err(lie("a bulk load that loaded unsorted pairs, or not all pairs")),
             }
@@ -426,27 +430,27 @@ async fn operate<S: Subject>(
         }
         Op::Sweep => {
             // A sweep that finds the index in the middle of a change refuses, and may be retried.
-            index.sweep_dead(own).await?;
+            Box::pin(index.sweep_dead(own)).await?;
             Answer::Done
         }
         Op::Snapshot => {
-            take_snapshot::<S>(identity, recorder, pool, index, own).await?;
+            Box::pin(take_snapshot::<S>(identity, recorder, pool, index, own)).await?;
             Answer::Done
         }
         Op::Drain => {
-            drain_last(index, own).await?;
+            Box::pin(drain_last(index, own)).await?;
             Answer::Done
         }
         Op::Level => {
-            level_to_last(index, own).await?;
+            Box::pin(level_to_last(index, own)).await?;
             Answer::Done
         }
         Op::Adjust => {
-            S::adjust(index, own, false).await?;
+            Box::pin(S::adjust(index, own, false)).await?;
             Answer::Done
         }
         Op::Restructure => {
-            S::adjust(index, own, true).await?;
+            Box::pin(S::adjust(index, own, true)).await?;
             Answer::Done
         }
         Op::Rest => {

@@ -8,7 +8,7 @@ use super::plan::Plan;
 use super::recorder::Recorder;
 use super::schedule::{Decision, Scheduler};
 use super::servers::{LATE_SERVER, SERVER, Servers};
-use super::subject::Subject;
+use super::subject::{Subject, misuse_of};
 use super::torn::TornReads;
 use darter_fabric::counted;
 use darter_index::checker::trail_len;
@@ -69,6 +69,7 @@ impl Execution<'_> {
         self.outcome.verbs.resize(processes.len(), 0);
         self.outcome.events.resize(self.plan.clients.len(), 0);
         self.strike(executor, processes);
+        let most = if self.plan.has_drains() { DRAIN_STEPS_MAX } else { STEPS_MAX };
         loop {
             if self.power_lost {
                 return Ok(());
@@ -131,14 +132,13 @@ impl Execution<'_> {
             self.outcome.reached += u64::from(event.task == self.medium);
             count_at(&mut self.outcome.events, event.task as usize, 1);
             self.outcome.met_at.resize(trail_len(), self.outcome.schedule.0.len());
-            if let (true, Some(misuse)) = (S::PROMISES.exact_memory, self.fixture.sim.misuse()) {
-                return Err(Violation::new("misuse", misuse.to_string()));
+            if let Some(misuse) = misuse_of(&S::PROMISES, &self.fixture.sim) {
+                return Err(misuse);
             }
             self.strike(executor, processes);
             if self.servers.is_shut_out() {
                 self.servers.replace(Some(executor), false);
             }
-            let most = if self.plan.has_drains() { DRAIN_STEPS_MAX } else { STEPS_MAX };
             if self.outcome.steps > most {
                 return Err(Violation::new("endless", format!("clients have not ended after {most} steps")));
             }

@@ -2,7 +2,7 @@
 
 use super::scenario::Scenario;
 use super::servers::Servers;
-use super::subject::{Promises, Subject};
+use super::subject::{OptionsOf, Promises, Subject};
 use darter_fabric::block_on;
 use darter_index::{Condition, IndexError, OrderedIndex};
 use darter_pool::{Client, Pool, PoolOptions};
@@ -57,12 +57,13 @@ impl Fixture {
 pub(super) async fn open_new<S: Subject>(
     nodes: u8,
 ) -> Result<(Pool<Sim>, Client<Sim>, S::Index), IndexError> {
-    open_new_of::<S>(nodes, NODE_BYTES).await
+    open_new_of::<S>(nodes, NODE_BYTES, S::options()).await
 }
 
 async fn open_new_of<S: Subject>(
     nodes: u8,
     node_bytes: u64,
+    of_index: OptionsOf<S>,
 ) -> Result<(Pool<Sim>, Client<Sim>, S::Index), IndexError> {
     let options = PoolOptions {
         block_bytes: Some(BLOCK_BYTES),
@@ -74,12 +75,12 @@ async fn open_new_of<S: Subject>(
     sim.let_clocks_drift();
     let pool = Pool::create(sim, &options).await?;
     let mut client = pool.client()?;
-    let index = S::Index::open_or_create(&mut client, S::options()).await?;
+    let index = S::Index::open_or_create(&mut client, of_index).await?;
     Ok((pool, client, index))
 }
 
 async fn build<S: Subject>(scenario: &Scenario, nodes: u8, node_bytes: u64) -> Result<Sim, IndexError> {
-    let (pool, mut client, index) = open_new_of::<S>(nodes, node_bytes).await?;
+    let (pool, mut client, index) = open_new_of::<S>(nodes, node_bytes, S::options_for(scenario)).await?;
     let servers = Servers::begin::<S>(pool.fabric());
     for key in scenario.former.iter().chain(&scenario.filler) {
         index.put(&mut client, key, &scenario.value(0), Condition::Always).await?;

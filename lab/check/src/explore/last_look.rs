@@ -10,7 +10,7 @@ use super::outcome::{Outcome, Violation};
 use super::plan::Plan;
 use super::recorder::{Identity, Recorder};
 use super::servers::Servers;
-use super::subject::{OptionsOf, Subject};
+use super::subject::{OptionsOf, Subject, misuse_of};
 use super::verdict;
 use darter_fabric::counted;
 use darter_index::{IndexError, OrderedIndex};
@@ -312,8 +312,8 @@ pub(super) fn judge<S: Subject>(
     if let Some(violation) = outcome.violation.take() {
         return Err(violation);
     }
-    if let (true, Some(misuse)) = (S::PROMISES.exact_memory, fixture.sim.misuse()) {
-        return Err(Violation::new("misuse", misuse.to_string()));
+    if let Some(misuse) = misuse_of(&S::PROMISES, &fixture.sim) {
+        return Err(misuse);
     }
     let longest = outcome.longest_op_while_stopped();
     if let (Some((trips, _)), Some(promised)) = (longest, S::PROMISES.trips_while_stopped)

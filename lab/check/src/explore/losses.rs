@@ -18,7 +18,7 @@ use super::recorder::Recorder;
 use super::scans::lie;
 use super::scenario::Scenario;
 use super::schedulers::EVENTS_OF_AN_OPERATION;
-use super::subject::Subject;
+use super::subject::{Subject, misuse_of};
 use crate::dice::Dice;
 use crate::history::{Action, Operation, Outcome as Told};
 use darter_index::give_up::{GivenUp, give_up};
@@ -234,10 +234,7 @@ pub(super) fn end<S: Subject>(
     if sim.counts().to_retired > 0 {
         return Err(Violation::new("give up", "a memory node that was given up is contacted"));
     }
-    match sim.misuse() {
-        Some(misuse) if S::PROMISES.exact_memory => Err(Violation::new("misuse", misuse.to_string())),
-        _ => Ok(()),
-    }
+    misuse_of(&S::PROMISES, sim).map_or(Ok(()), Err)
 }
 
 /// Ends processes: in order, as far as that is possible without the lost nodes, or not.

@@ -120,16 +120,21 @@ pub(super) fn spawn_clients<'f, S: Subject>(
 /// The start of a run: the recorder, the servers, and the processes of the clients.
 type Beginning<S> = (Rc<RefCell<Recorder>>, Servers, Vec<Option<Process<S>>>);
 
-/// Restores the fixture's memory and opens the plan's processes, while nothing is scheduled.
+/// Restores the fixture's memory and opens the plan's processes, while nothing is scheduled. Keeps a journal
+/// of the memory if the run is traced.
 pub(super) fn begin<S: Subject>(
     fixture: &Fixture,
     plan: &Plan,
+    traces: bool,
     outcome: &mut Outcome,
 ) -> Result<Beginning<S>, Violation> {
     let sim = &fixture.sim;
     sim.schedule(false);
     sim.restore(&fixture.snapshot);
     outcome.has_remains = plan.has_remains();
+    if traces {
+        sim.keep_journal();
+    }
     sim.relax(plan.verbs);
     (0..plan.processes()).for_each(|process| sim.process(process).reach_by(plan.sides.of(process)));
     let recorder = Rc::new(RefCell::new(Recorder::of(plan)));
@@ -145,7 +150,7 @@ fn perform<S: Subject>(
     outcome: &mut Outcome,
 ) -> Result<(), Violation> {
     let sim = &fixture.sim;
-    let (recorder, mut servers, mut processes) = begin::<S>(fixture, plan, outcome)?;
+    let (recorder, mut servers, mut processes) = begin::<S>(fixture, plan, scheduler.traces(), outcome)?;
     if S::HAS_SERVER {
         begin_to_serve(fixture, &processes)?;
     }

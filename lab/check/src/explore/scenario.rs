@@ -23,6 +23,8 @@ pub struct Scenario {
     /// Keys that are deleted again after the filler was put, which makes a node large before it is
     /// nearly empty.
     pub former: Vec<Vec<u8>>,
+    /// The records of a page, and its delta slots, if they are not the index's usual ones.
+    pub page: Option<(u32, u32)>,
     /// Sizes of values in bytes, at least 8: the number that a value encodes picks one. Filler has
     /// the first.
     pub value_bytes: [usize; 3],
@@ -69,6 +71,7 @@ impl Scenario {
             present,
             filler: Vec::new(),
             former: Vec::new(),
+            page: None,
             value_bytes: [8, 48, 88],
             adjusts: false,
             loads: false,
@@ -92,6 +95,13 @@ impl Scenario {
     #[must_use]
     pub fn with_former(mut self, keys: impl IntoIterator<Item = impl Into<Vec<u8>>>) -> Self {
         self.former = keys.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the records of a page, and its delta slots.
+    #[must_use]
+    pub fn with_pages(mut self, records: u32, delta: u32) -> Self {
+        self.page = Some((records, delta));
         self
     }
 

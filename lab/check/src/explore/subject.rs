@@ -5,6 +5,7 @@
 //! Everything else (plans, campaigns, sweeps, shrinking, replay lines) works with the
 //! [`Explored`](super::Explored) made from it.
 
+use super::outcome::Violation;
 use super::scenario::{self, Scenario};
 use darter_fabric::Procedures;
 use darter_index::checker::Situation;
@@ -30,10 +31,20 @@ pub struct Promises {
     /// Whether a value may be lost if a client's write in place ends early; reads then fail with
     /// [`IndexError::LostInWrite`] until a client puts it again.
     pub may_lose_values: bool,
-    /// Whether no operation touches memory that its pin does not protect, and nothing is left over
-    /// after all have ended normally. If it is not guaranteed, such uses are not reported, and
-    /// leaks are counted after a sweep.
+    /// Whether no operation touches memory that its pin does not protect. If hints may lead there, such
+    /// uses are not reported. Memory that is allocated, retired or freed while it must not be always is.
+    pub exact_uses: bool,
+    /// Whether nothing is left over after all have ended normally. If it is not guaranteed, leaks are
+    /// counted after a sweep.
     pub exact_memory: bool,
+}
+
+/// Returns the first misuse of memory that the promises rule out, and in a replay what has happened to that
+/// memory.
+pub(super) fn misuse_of(promises: &Promises, sim: &Sim) -> Option<Violation> {
+    let misuse = if promises.exact_uses { sim.misuse() } else { sim.wrong_free() }?;
+    let what = [misuse.to_string()].into_iter().chain(sim.journal_of(misuse.addr));
+    Some(Violation::new("misuse", what.collect::<Vec<_>>().join("\n  ")))
 }
 
 /// The server of an index, which a simulated process runs for clients that call it.
@@ -83,6 +94,11 @@ pub trait Subject: 'static {
     /// The options with which processes open it. Runs must not depend on chance: a random choice
     /// must always be taken, or never.
     fn options() -> OptionsOf<Self>;
+
+    /// The options with which it is created for a scenario.
+    fn options_for(_scenario: &Scenario) -> OptionsOf<Self> {
+        Self::options()
+    }
 
     /// The scenarios from which runs begin: [`scenario::common`], and those that the index's own
     /// formats suggest.

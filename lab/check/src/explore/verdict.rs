@@ -5,11 +5,14 @@ use super::outcome::{Outcome, Violation};
 use super::subject::{OptionsOf, Subject};
 use crate::history::Action;
 use crate::linear::{Checker, Joint, Judgement, Verdict};
-use darter_fabric::counted;
+use darter_fabric::{GlobalAddr, counted};
 use darter_index::{CheckReport, IndexError, OrderedIndex, Swept};
 use darter_pool::{Client, Pool, ReachableSet};
 use darter_sim::Sim;
 use std::cell::RefCell;
+
+/// Leaked objects that a replay describes.
+const LEAKS_SHOWN: usize = 4;
 
 /// Maximum number of steps of the checker for one key of one run.
 const CHECKER_STEPS: u64 = 1_000_000;
@@ -192,8 +195,14 @@ pub(super) async fn audit(
     }
     if audit.leaked_bytes > 0 {
         let (all, own) = (audit.leaked_bytes, audit.own_leaked_bytes);
-        let what = format!("{all} bytes have no owner, {own} of them in own blocks");
-        return Ok(Some(Violation::new("leak", what)));
+        let mut what = vec![format!("{all} bytes have no owner, {own} of them in own blocks")];
+        // In a replay, also what has happened to them.
+        let sim = pool.fabric();
+        let is_leaked = |(addr, _): &(GlobalAddr, u64)| !reachable.contains(*addr);
+        for (addr, _) in sim.allocated().into_iter().filter(is_leaked).take(LEAKS_SHOWN) {
+            what.extend(sim.journal_of(addr));
+        }
+        return Ok(Some(Violation::new("leak", what.join("\n  "))));
     }
     Ok(None)
 }

@@ -38,7 +38,7 @@ fn perform<S: Subject>(
     outcome: &mut Outcome,
 ) -> Result<(), Violation> {
     let sim = &fixture.sim;
-    let (recorder, servers, mut processes) = begin::<S>(fixture, plan, outcome)?;
+    let (recorder, servers, mut processes) = begin::<S>(fixture, plan, is_traced, outcome)?;
     let mut executor = Executor::new(sim);
     sim.schedule(false);
     spawn_clients::<S>(fixture, plan, &recorder, (&processes, &servers), &mut executor)?;

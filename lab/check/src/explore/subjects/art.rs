@@ -27,6 +27,7 @@ impl<const HASHED_LAYOUT: bool> Subject for OfArt<HASHED_LAYOUT> {
         survives: &Fault::BESIDE_LOCKS,
         trips_while_stopped: None,
         may_lose_values: false,
+        exact_uses: true,
         exact_memory: true,
     };
 

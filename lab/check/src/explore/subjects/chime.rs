@@ -52,6 +52,7 @@ impl<R: Held> Subject for OfChime<R> {
         survives: &Fault::BESIDE_LOCKS,
         trips_while_stopped: None,
         may_lose_values: false,
+        exact_uses: false,
         exact_memory: false,
     };
 

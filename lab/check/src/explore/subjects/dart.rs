@@ -43,6 +43,7 @@ impl Subject for OfDart {
         survives: &Fault::BESIDE_LOSSES,
         trips_while_stopped: Some(1000),
         may_lose_values: false,
+        exact_uses: true,
         exact_memory: true,
     };
 

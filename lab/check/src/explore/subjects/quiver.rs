@@ -15,6 +15,7 @@ use darter_index::{
 };
 use darter_pool::{AllocKind, Client};
 use darter_sim::Sim;
+use std::ops::RangeInclusive;
 
 /// The subject: with the processes' caches, with the skip table, or both. With neither, nothing
 /// leads to memory that the pin does not protect, so every use of such memory is detected.
@@ -42,7 +43,8 @@ impl<const REMEMBERS: bool, const SKIPS: bool> Subject for OfQuiver<REMEMBERS, S
         survives: &Fault::NAMES,
         trips_while_stopped: Some(1000),
         may_lose_values: false,
-        exact_memory: !REMEMBERS && !SKIPS,
+        exact_uses: !REMEMBERS && !SKIPS,
+        exact_memory: true,
     };
 
     const WARM: &'static [(u64, AllocKind)] =
@@ -51,6 +53,11 @@ impl<const REMEMBERS: bool, const SKIPS: bool> Subject for OfQuiver<REMEMBERS, S
     fn options() -> QuiverOptions {
         let cache_bytes = if REMEMBERS { 1 << 16 } else { 0 };
         QuiverOptions { cache_bytes, page_records: RECORDS, page_delta: DELTA, ..QuiverOptions::default() }
+    }
+
+    fn options_for(scenario: &Scenario) -> QuiverOptions {
+        let (page_records, page_delta) = scenario.page.unwrap_or((RECORDS, DELTA));
+        QuiverOptions { page_records, page_delta, ..Self::options() }
     }
 
     fn scenarios() -> Vec<Scenario> {
@@ -82,6 +89,10 @@ impl<const REMEMBERS: bool, const SKIPS: bool> Subject for OfQuiver<REMEMBERS, S
             all.push(skip().churning());
             all.push(tear());
         }
+        all.push(wide());
+        all.push(wide_walk());
+        all.push(wide_ebb());
+        all.push(widest());
         all.push(transfers());
         all.push(transfers_apart());
         all.push(moves());
@@ -171,22 +182,85 @@ fn parts() -> Scenario {
     Scenario::new("parts", hot, &[]).with_filler([&b"part\x11"[..], b"part\x21", b"part\x31", b"part\x51"])
 }
 
+/// Scans, beside puts that part pages.
+const WALK: &[Op] = &[
+    Op::Scan(false),
+    Op::Scan(true),
+    Op::Windows(false),
+    Op::Windows(true),
+    Op::Put(0),
+    Op::Put(1),
+    Op::Insert(0),
+    Op::Insert(1),
+    Op::Put(2),
+    Op::Delete(2),
+];
+
 /// Scans of two full pages of one node, which the first two hot keys part.
 fn walk() -> Scenario {
+    let first = [0x10, 0x20, 0x30, 0x90, 0xa0, 0xb0, 0x40, 0x50, 0xc0, 0xd0].map(|key| [key]);
+    Scenario::new("parts", [[0x60], [0xe0], [0x15]], &[]).with_filler(first).doing("walk", WALK).tearing(4)
+}
+
+/// The records of wide pages, and their delta slots.
+const WIDE: (u32, u32) = (8, 3);
+
+/// Returns keys of one byte: of each of these edges, these leaves.
+fn grid(edges: RangeInclusive<u8>, leaves: &'static [u8]) -> impl Iterator<Item = [u8; 1]> {
+    edges.flat_map(move |edge| leaves.iter().map(move |leaf| [edge << 4 | leaf]))
+}
+
+/// A wide page that is full but for its last delta slot: one more key parts it, and a scan reads some
+/// records of it.
+fn wide() -> Scenario {
+    let hot = [[0x14], [0x2c], [0x44]];
+    Scenario::new("wide", hot, &[1])
+        .with_filler(grid(1..=4, &[0x0, 0x8]).chain([[0x34]]))
+        .with_pages(WIDE.0, WIDE.1)
+        .churning()
+}
+
+/// Scans of two wide pages of one node, which the first two hot keys part.
+fn wide_walk() -> Scenario {
+    let filler =
+        grid(1..=4, &[0x0, 0x8]).chain(grid(9..=0xc, &[0x0, 0x8])).chain([[0x24], [0x34], [0xa4], [0xb4]]);
+    Scenario::new("wide", [[0x14], [0xc4], [0x2c]], &[])
+        .with_filler(filler)
+        .with_pages(WIDE.0, WIDE.1)
+        .doing("walk", WALK)
+        .tearing(4)
+}
+
+/// Wide pages below one node that are nearly empty, so that they collapse while a put parts one of them.
+fn wide_ebb() -> Scenario {
     const OPS: &[Op] = &[
-        Op::Scan(false),
-        Op::Scan(true),
-        Op::Windows(false),
-        Op::Windows(true),
+        Op::Delete(0),
+        Op::Delete(1),
+        Op::Delete(2),
         Op::Put(0),
         Op::Put(1),
-        Op::Insert(0),
-        Op::Insert(1),
         Op::Put(2),
-        Op::Delete(2),
+        Op::Insert(0),
+        Op::Scan(false),
+        Op::Maintain,
     ];
-    let first = [0x10, 0x20, 0x30, 0x90, 0xa0, 0xb0, 0x40, 0x50, 0xc0, 0xd0].map(|key| [key]);
-    Scenario::new("parts", [[0x60], [0xe0], [0x15]], &[]).with_filler(first).doing("walk", OPS).tearing(4)
+    let key = |end: u8| [&b"wide-"[..], &[end]].concat();
+    let former = grid(1..=0xc, &[0x0, 0x6, 0x8]).map(|[end]| key(end));
+    Scenario::new("wide", [0x14, 0x59, 0xb2].map(key), &[0, 1])
+        .with_filler([b"wide-\x31".to_vec(), b"w".to_vec()])
+        .with_former(former)
+        .with_pages(WIDE.0, WIDE.1)
+        .doing("ebb", OPS)
+        .churning()
+}
+
+/// A page of sixteen records whose words fill several cache lines, read in pieces.
+fn widest() -> Scenario {
+    Scenario::new("widest", [[0x14], [0x2c], [0x44]], &[1])
+        .with_filler(grid(1..=4, &[0x0, 0x6, 0x8, 0xe]))
+        .with_pages(16, 4)
+        .doing("walk", WALK)
+        .tearing(4)
 }
 
 /// Pages on both sides of a child node.

@@ -78,6 +78,7 @@ impl<T: Techniques> Subject for OfSherman<T> {
         survives: &Fault::BESIDE_LOCKS,
         trips_while_stopped: None,
         may_lose_values: T::INLINE.is_some(),
+        exact_uses: false,
         exact_memory: false,
     };
 

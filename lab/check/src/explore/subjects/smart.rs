@@ -42,6 +42,7 @@ impl<const IN_PLACE: bool> Subject for OfSmart<IN_PLACE> {
         survives: &Fault::BESIDE_LOCKS,
         trips_while_stopped: if IN_PLACE { None } else { Some(1000) },
         may_lose_values: IN_PLACE,
+        exact_uses: false,
         exact_memory: false,
     };
 

@@ -25,6 +25,7 @@ impl<const DESIGN: usize> Subject for OfWort<DESIGN> {
         survives: &Fault::BESIDE_LOCKS,
         trips_while_stopped: None,
         may_lose_values: false,
+        exact_uses: true,
         exact_memory: true,
     };
 

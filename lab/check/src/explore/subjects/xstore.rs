@@ -97,6 +97,7 @@ impl<H: Held> Subject for OfXStore<H> {
         survives: SURVIVES,
         trips_while_stopped: Some(TRIPS),
         may_lose_values: false,
+        exact_uses: true,
         exact_memory: true,
     };
 
