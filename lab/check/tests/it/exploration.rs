@@ -111,13 +111,9 @@ fn every_index_holds_what_it_promises() {
         assert_clean(calm.explore(&|_| {}).finding.as_ref());
         assert_clean(struck.explore(&|_| {}).finding.as_ref());
         for fault in index.promises.survives {
-            let plain = ["plain", "pair"].map(|name| index.scenario(name));
             // Not all indexes can hold keys of any length.
-            let scenarios = match plain {
-                [Ok(plain), Ok(pair)] => vec![plain, pair],
-                _ => index.scenarios().iter().take(2).collect(),
-            };
-            let sweep = Sweep { scenarios, ..sweep(index, fault, &[], 3) };
+            let pair = index.scenario("pair").unwrap_or(&index.scenarios()[0]);
+            let sweep = Sweep { scenarios: vec![pair], ..sweep(index, fault, &[], 3) };
             assert_clean(sweep.run(&|_| {}).finding.as_ref());
         }
     }
