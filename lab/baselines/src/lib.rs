@@ -1,5 +1,5 @@
-//! The indexes that DART is compared with: [`Art`], [`Smart`], [`Sherman`], [`Chime`], [`XStore`]
-//! and [`Wort`], each as described in its paper, and the locks that they need.
+//! The indexes that DART is compared with: [`Art`], [`Smart`], [`Sherman`], [`Chime`], [`Dex`],
+//! [`XStore`] and [`Wort`], each as described in its paper, and the locks that they need.
 //!
 //! Each implements [`darter_index::OrderedIndex`], so one benchmark and one checker run them all.
 //! ART and SMART use the same radix engine as DART ([`darter_index::radix`]). Unlike DART, these
@@ -9,6 +9,7 @@
 mod art;
 mod chime;
 mod compute_node;
+mod dex;
 mod hocl;
 mod lock_token;
 mod operation;
@@ -27,6 +28,7 @@ pub use art::{Art, ArtOptions};
 #[cfg(feature = "checker")]
 pub use chime::chime_situations;
 pub use chime::{Chime, ChimeOptions};
+pub use dex::{Dex, DexOptions, DexService, DexValues, Offload};
 pub use hocl::{HoclOptions, Unlock};
 #[doc(hidden)]
 #[cfg(feature = "checker")]
