@@ -2,7 +2,8 @@
 //!
 //! The first leaf of each owner takes the place of the owner's empty leaf, and the topmost node the
 //! place of the root. These are written last, so that nothing is visible before; a failed load frees
-//! everything else. Owners that were opened before the load may go on with their outdated root: open
+//! everything else. An index whose keys have all been deleted keeps its pages, and is loaded by puts. No
+//! other client may write during the load. Owners that were opened before the load may go on with their outdated root: open
 //! them after it.
 
 use super::node::{CHILDREN_MAX, ENTRIES_MAX, Fences, NODE_BYTES, Node};
@@ -14,7 +15,7 @@ use darter_fabric::{Fabric, GlobalAddr};
 use darter_index::radix::drafts::Drafts;
 use darter_index::radix::leaf as pair;
 use darter_index::radix::writes::Writes;
-use darter_index::{IndexError, KeyValue, Result};
+use darter_index::{Condition, IndexError, KeyValue, Result, ScanRange};
 use darter_pool::AllocKind;
 use darter_pool::size_class::class_bytes;
 
@@ -42,7 +43,7 @@ impl<F: Fabric> Operation<'_, F> {
         let mut root = self.read_page(self.shared.root, self.shared.owners.count() > 1).await?;
         let mut loading = Loading::default();
         if root.level() > 1 || root.count() != self.shared.owners.count() {
-            return Err(IndexError::NotEmpty);
+            return self.load_by_puts(sorted).await;
         }
         for at in 0..root.count() {
             let leaf = self.read_page(root.child(at), false).await?;
@@ -58,6 +59,23 @@ impl<F: Fabric> Operation<'_, F> {
             _ => loading.drafts.discard(&mut self.client),
         }
         outcome.map(|()| loading.count)
+    }
+
+    /// Loads into an index that had keys, by one put per pair.
+    async fn load_by_puts(&mut self, sorted: impl Iterator<Item = KeyValue> + Send) -> Result<u64> {
+        if self.shared.owners.count() > 1 || !self.scan(&ScanRange::all(), 1).await?.is_empty() {
+            return Err(IndexError::NotEmpty);
+        }
+        let (mut count, mut last) = (0, 0);
+        for (key, value) in sorted {
+            let number = number_of(&key)?;
+            if count > 0 && number <= last {
+                return Err(IndexError::NotSorted { at: count });
+            }
+            self.put(number, &value, Condition::Always).await?;
+            (count, last) = (count + 1, number);
+        }
+        Ok(count)
     }
 
     async fn write_all(
@@ -110,7 +128,10 @@ impl<F: Fabric> Operation<'_, F> {
         let owner = self.shared.owners.of(key);
         if loading.open.is_none() || owner != loading.owner {
             self.end_part(loading, owner).await?;
-            self.begin_part(loading, owner);
+            // The first leaf of an owner takes the place of the empty one.
+            let part = self.shared.owners.part(owner);
+            loading.open = Some(Node::new(loading.first[owner], 0, part, false));
+            loading.owner = owner;
         } else if loading.open.as_ref().is_some_and(|open| open.count() >= entries) {
             let low = loading.last_key;
             self.end_leaf(loading, low).await?;
@@ -120,13 +141,6 @@ impl<F: Fabric> Operation<'_, F> {
             loading.open = Some(Node::new(addr, 0, fences, false));
         }
         Ok(())
-    }
-
-    /// Opens the first leaf of an owner, in the place of the empty one.
-    fn begin_part(&self, loading: &mut Loading, owner: usize) {
-        let part = self.shared.owners.part(owner);
-        loading.open = Some(Node::new(loading.first[owner], 0, part, false));
-        loading.owner = owner;
     }
 
     /// Ends the open leaf at its owner's bound, and keeps the empty leaves of the owners up to the

@@ -31,6 +31,8 @@ const VICTIMS_TRIED: u32 = 8;
 /// Pages that are cooled at a time, as published.
 const COOLED: u32 = 2;
 const ROUNDS: u32 = 4;
+/// More levels than any tree has.
+const LEVELS_MAX: u32 = 32;
 
 /// Cached pages that are outdated if a verb in progress takes effect.
 #[derive(Clone, Copy, Debug)]
@@ -167,18 +169,17 @@ impl<F: Fabric> Operation<'_, F> {
     /// Reads the shared pages on the way to a key again; returns whether one has changed.
     pub(super) async fn refresh(&mut self, key: u64) -> Result<bool> {
         let (mut addr, mut has_changed) = (self.shared.root, false);
-        loop {
+        for _ in 0..LEVELS_MAX {
             let node = self.read_page(addr, true).await?;
             has_changed |= self.renew(&node);
-            if node.level() == 0 || !node.fences().contains(key) {
-                return Ok(has_changed);
-            }
             let slot = node.child_for(key);
-            if !self.shared.owners.share(node.range(slot)) {
-                return Ok(has_changed);
+            let is_end = node.level() == 0 || !node.fences().contains(key);
+            if is_end || !self.shared.owners.share(node.range(slot)) {
+                break;
             }
             addr = node.child(slot);
         }
+        Ok(has_changed)
     }
 
     /// Replaces the cached image of a shared page if this one is newer, unless the cached one has a

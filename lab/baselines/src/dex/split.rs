@@ -28,14 +28,6 @@ use darter_pool::AllocKind;
 /// Locks of shared pages.
 type Held = Vec<(GlobalAddr, Acquired)>;
 
-/// Why a split did not happen.
-enum Halt {
-    /// The tree has changed; the operation descends again.
-    Changed,
-    /// A page is being read or written below.
-    Busy,
-}
-
 impl<F: Fabric> Operation<'_, F> {
     /// Splits a full page on the way to a key, if it still is one. Errors may come after the split.
     pub(super) async fn split(&mut self, key: u64, addr: GlobalAddr) -> Result<()> {
@@ -71,15 +63,12 @@ impl<F: Fabric> Operation<'_, F> {
             if is_eager && !self.lock_shared(key, addr, &mut held).await? {
                 return Ok(());
             }
-            let divided = self.divide(key, (addr, new), is_eager);
-            match divided {
-                Ok(()) => drafts.keep(),
-                Err(Halt::Changed) => return Ok(()),
-                Err(Halt::Busy) => {
-                    yield_now().await;
-                    return Ok(());
-                }
+            let is_divided = self.divide(key, (addr, new), is_eager).is_some();
+            if !is_divided {
+                yield_now().await;
+                return Ok(());
             }
+            drafts.keep();
             if is_eager {
                 return self.pay_holding(&held).await;
             }
@@ -133,47 +122,35 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(())
     }
 
-    /// Splits a page in the cache.
-    fn divide(&self, key: u64, (addr, new): (GlobalAddr, GlobalAddr), is_eager: bool) -> Result<(), Halt> {
+    /// Splits a page in the cache; `None` if the tree has changed, or if a page below is being read or
+    /// written.
+    fn divide(&self, key: u64, (addr, new): (GlobalAddr, GlobalAddr), is_eager: bool) -> Option<()> {
         let share = |fences: Fences| self.shared.owners.share(fences);
         let mut cache = self.cache();
         // The room that was made may have been at the cost of this page.
         let _ = cache.descend(key, false);
-        if cache.is_pinned(addr) {
-            return Err(Halt::Busy);
-        }
-        if cache.is_cold(addr) {
-            return Err(Halt::Changed);
-        }
-        if !cache.page(addr).is_some_and(|frame| frame.node.is_full()) {
-            return Err(Halt::Changed);
+        if cache.is_pinned(addr) || cache.is_cold(addr) || !cache.page(addr)?.node.is_full() {
+            return None;
         }
         let (made, mut changed) = if addr == self.shared.root {
-            let Some(frame) = cache.page(addr) else { return Err(Halt::Changed) };
-            let left = frame.node.grow(new);
-            (left, vec![addr])
+            (cache.page(addr)?.node.grow(new), vec![addr])
         } else {
-            let Some((parent, slot)) = cache.parent_of(addr, key) else { return Err(Halt::Changed) };
-            let Some(above) = cache.page(parent).filter(|frame| !frame.node.is_full()) else {
-                return Err(Halt::Changed);
-            };
-            let range = above.node.range(slot);
-            let Some(frame) = cache.page(addr).filter(|frame| frame.node.fences() == range) else {
-                return Err(Halt::Changed);
-            };
-            let right = frame.node.split(new, share);
-            let middle = right.fences().low;
-            if let Some(above) = cache.page(parent) {
-                above.node.divide(slot, middle, new);
+            let (parent, slot) = cache.parent_of(addr, key)?;
+            let above = &cache.page(parent)?.node;
+            let (range, is_full) = (above.range(slot), above.is_full());
+            let node = &mut cache.page(addr)?.node;
+            if is_full || node.fences() != range {
+                return None;
             }
+            let right = node.split(new, share);
+            cache.page(parent)?.node.divide(slot, right.fences().low, new);
             (right, vec![parent, addr])
         };
         cache.insert(made, true);
         for &page in &changed {
-            if let Some(frame) = cache.page(page) {
-                frame.is_dirty = true;
-                frame.edits += 1;
-            }
+            let frame = cache.page(page)?;
+            frame.is_dirty = true;
+            frame.edits += 1;
         }
         if is_eager {
             let all = self.shared.options.write_through;
@@ -181,7 +158,7 @@ impl<F: Fabric> Operation<'_, F> {
             changed.insert(0, new);
             lock(&self.shared.owed).append(&mut changed);
         }
-        Ok(())
+        Some(())
     }
 
     /// Writes the pages that earlier splits owe.
