@@ -81,7 +81,7 @@ const OWNERS_MAX: usize = CHILDREN_MAX;
 const KEY_BYTES: usize = 8;
 /// Number of the lock under which pages are split that several owners use, or whose changes are
 /// written through. No page has this address.
-const SPLITTING: u64 = 1;
+const SPLITTING: GlobalAddr = GlobalAddr::new(0, 1);
 
 type Operation<'a, F> = crate::operation::Operation<'a, Arc<Shared>, F>;
 
@@ -127,6 +127,8 @@ struct Shared {
     locks: Arc<LocalLocks<()>>,
     /// Pages of splits that remain to be written, in this order.
     owed: Mutex<Vec<GlobalAddr>>,
+    /// Pages of cancelled operations whose verbs may not have completed.
+    unsettled: Mutex<Vec<GlobalAddr>>,
     costs: Mutex<Costs>,
 }
 
@@ -224,6 +226,7 @@ impl<F: Fabric> OrderedIndex<F> for Dex<F> {
             cache: Mutex::new(Cache::new(options.cache_bytes, options.seed, image)),
             locks: Arc::default(),
             owed: Mutex::default(),
+            unsettled: Mutex::default(),
             costs: Mutex::default(),
             options: DexOptions { values, ..options },
         };
@@ -291,6 +294,10 @@ impl<F: Fabric> OrderedIndex<F> for Dex<F> {
         I: Iterator<Item = KeyValue> + Send,
     {
         Operation::pin(&self.shared, client, OpKind::Load).await?.load(sorted).await
+    }
+
+    async fn maintain(&self, client: &mut Client<F>) -> Result<()> {
+        if self.shared.options.flushes_in_upkeep { self.flush(client).await } else { Ok(()) }
     }
 
     async fn check(&self, client: &mut Client<F>) -> Result<CheckReport> {

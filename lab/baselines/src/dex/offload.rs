@@ -124,7 +124,7 @@ impl<F: Fabric> Operation<'_, F> {
         (key, change, guard): (u64, Change, Guard),
         missing: &Missing,
     ) -> Result<Option<Applied>> {
-        let Some(mut io) = self.begin(key, missing).await else { return Ok(None) };
+        let Some(mut io) = self.begin(key, missing).await? else { return Ok(None) };
         let (kind, value) = match change {
             Change::Put(value) => (PUT, value),
             Change::Remove => (REMOVE, 0),

@@ -44,6 +44,9 @@ pub struct DexOptions {
     /// Every change is written to the pool before it is acknowledged (`dex+wt`). Otherwise a changed
     /// page is written when it leaves the hot part of the cache, as published.
     pub write_through: bool,
+    /// Whether upkeep writes all changed pages, so that a process that leaves in order loses nothing.
+    /// Not published.
+    pub flushes_in_upkeep: bool,
     /// Whether operations run at memory nodes.
     pub offload: Offload,
     /// Probability, in percent, that a leaf is cached once the cache is full.
@@ -67,6 +70,7 @@ impl Default for DexOptions {
             bounds: Vec::new(),
             owner: 0,
             write_through: false,
+            flushes_in_upkeep: false,
             offload: Offload::Fixed { call_ns: 3000, read_ns: 2000 },
             leaf_admission: 10,
             fill_percent: 50,

@@ -14,7 +14,7 @@
 
 use super::cache::{Cache, Missing, Step};
 use super::node::{Fences, NODE_WORDS, Node};
-use super::{Operation, Shared};
+use super::{Operation, SPLITTING, Shared};
 use crate::compute_node::{LocalGuard, yield_now};
 use crate::sync::lock;
 use darter_fabric::{Fabric, GlobalAddr};
@@ -46,6 +46,7 @@ pub(super) enum Doubt {
 #[derive(Debug)]
 pub(super) struct Io {
     guard: Option<LocalGuard<()>>,
+    page: GlobalAddr,
     parent: Option<GlobalAddr>,
     /// Cleared once the outcome of the verbs is known.
     pub(super) doubt: Option<Doubt>,
@@ -56,20 +57,27 @@ pub(super) struct Io {
 impl Io {
     /// Unlocks the page. The operation's verbs have completed.
     pub(super) fn finish(mut self) {
-        release(&self.shared, self.parent.take(), self.doubt.take(), self.guard.take());
+        release(&self.shared, self.parent, self.doubt);
+        self.guard = None;
     }
 }
 
 impl Drop for Io {
+    /// If the operation was cancelled, the page stays locked until its verbs have completed.
     fn drop(&mut self) {
-        if let Some(guard) = self.guard.take() {
-            let (shared, parent, doubt) = (Arc::clone(&self.shared), self.parent, self.doubt);
-            self.leftovers.push(move || release(&shared, parent, doubt, Some(guard)));
+        if self.guard.is_some() {
+            let (shared, page, parent, doubt) =
+                (Arc::clone(&self.shared), self.page, self.parent, self.doubt);
+            lock(&shared.unsettled).push(page);
+            self.leftovers.push(move || {
+                release(&shared, parent, doubt);
+                lock(&shared.unsettled).retain(|&other| other != page);
+            });
         }
     }
 }
 
-fn release(shared: &Shared, parent: Option<GlobalAddr>, doubt: Option<Doubt>, guard: Option<LocalGuard<()>>) {
+fn release(shared: &Shared, parent: Option<GlobalAddr>, doubt: Option<Doubt>) {
     let mut cache = lock(&shared.cache);
     match doubt {
         Some(Doubt::Leaf(addr)) => cache.spoil(addr),
@@ -79,8 +87,6 @@ fn release(shared: &Shared, parent: Option<GlobalAddr>, doubt: Option<Doubt>, gu
     if let Some(parent) = parent {
         cache.unpin(parent);
     }
-    drop(cache);
-    drop(guard);
 }
 
 impl<F: Fabric> Operation<'_, F> {
@@ -88,28 +94,39 @@ impl<F: Fabric> Operation<'_, F> {
         lock(&self.shared.cache)
     }
 
-    fn io(&mut self, guard: LocalGuard<()>, parent: Option<GlobalAddr>) -> Io {
+    fn io(&mut self, page: GlobalAddr, guard: LocalGuard<()>, parent: Option<GlobalAddr>) -> Io {
         let (shared, leftovers) = (Arc::clone(self.shared), self.client.leftovers());
-        Io { guard: Some(guard), parent, doubt: None, shared, leftovers }
+        Io { guard: Some(guard), page, parent, doubt: None, shared, leftovers }
     }
 
     /// Takes a page's lock.
-    pub(super) async fn lock_page(&mut self, addr: GlobalAddr) -> Io {
-        let guard = self.shared.locks.lock(addr.bits()).await;
-        self.io(guard, None)
+    pub(super) async fn lock_page(&mut self, page: GlobalAddr) -> Result<Io> {
+        let guard = self.guard(page).await?;
+        Ok(self.io(page, guard, None))
+    }
+
+    /// Waits for the lock of a page, and for the verbs of a cancelled operation that had it.
+    async fn guard(&mut self, page: GlobalAddr) -> Result<LocalGuard<()>> {
+        let guard = self.shared.locks.lock(page.bits()).await;
+        while lock(&self.shared.unsettled).contains(&page) {
+            self.client.settle_leftovers();
+            self.client.maintain().await?;
+            self.client.pause().await;
+        }
+        Ok(guard)
     }
 
     /// Takes the lock of a missing page and pins its parent; `None` if a descent to the key no
     /// longer misses it.
-    pub(super) async fn begin(&mut self, key: u64, missing: &Missing) -> Option<Io> {
-        let guard = self.shared.locks.lock(missing.addr.bits()).await;
+    pub(super) async fn begin(&mut self, key: u64, missing: &Missing) -> Result<Option<Io>> {
+        let guard = self.guard(missing.addr).await?;
         let mut cache = self.cache();
         if cache.descend(key, false) != Step::Missing(*missing) {
-            return None;
+            return Ok(None);
         }
         cache.pin(missing.parent);
         drop(cache);
-        Some(self.io(guard, Some(missing.parent)))
+        Ok(Some(self.io(missing.addr, guard, Some(missing.parent))))
     }
 
     /// Reads a page: one round trip, or three if several owners use it.
@@ -138,7 +155,7 @@ impl<F: Fabric> Operation<'_, F> {
     /// descends again.
     pub(super) async fn fetch(&mut self, key: u64, missing: &Missing) -> Result<()> {
         self.make_room().await?;
-        let Some(io) = self.begin(key, missing).await else { return Ok(()) };
+        let Some(io) = self.begin(key, missing).await? else { return Ok(()) };
         let outcome = self.fetch_locked(key, missing).await;
         io.finish();
         outcome
@@ -197,7 +214,7 @@ impl<F: Fabric> Operation<'_, F> {
         true
     }
 
-    /// Returns whether a missing leaf is to be cached.
+    /// Returns whether to cache a missing leaf.
     pub(super) fn admits(&self) -> bool {
         let mut cache = self.cache();
         !cache.was_full() || cache.draw(self.shared.options.leaf_admission)
@@ -224,8 +241,9 @@ impl<F: Fabric> Operation<'_, F> {
     fn choose(&mut self) -> Option<(GlobalAddr, Io)> {
         let addr = self.cache().victim()?;
         let guard = self.shared.locks.try_lock(addr.bits())?;
-        let is_owed = lock(&self.shared.owed).contains(&addr);
-        (!is_owed).then(|| (addr, self.io(guard, None)))
+        let is_busy =
+            [&self.shared.owed, &self.shared.unsettled].iter().any(|list| lock(list).contains(&addr));
+        (!is_busy).then(|| (addr, self.io(addr, guard, None)))
     }
 
     async fn cool_one(&mut self) -> Result<()> {
@@ -273,16 +291,24 @@ impl<F: Fabric> Operation<'_, F> {
 
     /// Writes all changed pages, children before their parents.
     pub(super) async fn flush(&mut self) -> Result<()> {
-        let _turn = self.shared.locks.lock(super::SPLITTING).await;
-        self.pay().await?;
+        let turn = self.lock_page(SPLITTING).await?;
+        let mut outcome = self.pay().await;
         let dirty = self.cache().dirty();
         for addr in dirty {
-            let io = self.lock_page(addr).await;
-            let outcome = self.write_back(addr).await;
-            io.finish();
-            outcome?;
+            if outcome.is_ok() {
+                outcome = self.write_locked(addr).await;
+            }
         }
-        Ok(())
+        turn.finish();
+        outcome
+    }
+
+    /// Locks a changed page and writes it.
+    pub(super) async fn write_locked(&mut self, addr: GlobalAddr) -> Result<()> {
+        let io = self.lock_page(addr).await?;
+        let written = self.write_back(addr).await;
+        io.finish();
+        written
     }
 
     /// Frees the block of a value that no page names any longer.

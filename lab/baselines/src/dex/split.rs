@@ -1,7 +1,7 @@
 //! Splits: full inner nodes on the way of an insert, from the top down, and full leaves.
 //!
-//! A split takes effect in the cache at one moment: the new page is hot and changed, and so are the
-//! old page and the parent. Then the new page is written, as published. Pages that other owners use
+//! A split takes effect in the cache at one moment: from then on the new page, the old page and
+//! the parent are hot and changed. Then the new page is written, as published. Pages that other owners use
 //! are locked in the pool before, and written after; with `dex+wt` all three are written. Until then
 //! they are *owed*: a failure leaves them to the next operation that needs them, in their order.
 //!
@@ -14,6 +14,7 @@
 //! The root never moves: its contents move to a new page, which is split next.
 
 use super::node::{Fences, NODE_BYTES, NODE_WORDS, Node};
+use super::pages::Io;
 use super::{Operation, SPLITTING};
 use crate::compute_node::yield_now;
 use crate::lock_token::LockTokens;
@@ -53,13 +54,13 @@ impl<F: Fabric> Operation<'_, F> {
     ) -> Result<()> {
         let writes_through = self.shared.options.write_through;
         let is_eager = writes_through || self.shared.owners.count() > 1;
-        let turn = if is_eager { Some(self.shared.locks.lock(SPLITTING).await) } else { None };
-        if is_eager {
-            self.pay().await?;
-        }
-        let io = if writes_through { Some(self.lock_page(addr).await) } else { None };
+        let turn = if is_eager { Some(self.lock_page(SPLITTING).await?) } else { None };
+        let io = if writes_through { Some(self.lock_page(addr).await?) } else { None };
         let mut held = Held::new();
         let outcome = async {
+            if is_eager {
+                self.pay().await?;
+            }
             if is_eager && !self.lock_shared(key, addr, &mut held).await? {
                 return Ok(());
             }
@@ -72,17 +73,11 @@ impl<F: Fabric> Operation<'_, F> {
             if is_eager {
                 return self.pay_holding(&held).await;
             }
-            let io = self.lock_page(new).await;
-            let written = self.write_back(new).await;
-            io.finish();
-            written
+            self.write_locked(new).await
         };
         let outcome = outcome.await;
         let unlocked = self.unlock(held).await;
-        if let Some(io) = io {
-            io.finish();
-        }
-        drop(turn);
+        io.into_iter().chain(turn).for_each(Io::finish);
         outcome.and(unlocked)
     }
 

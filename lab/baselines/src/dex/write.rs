@@ -163,11 +163,12 @@ impl<F: Fabric> Operation<'_, F> {
         (key, change, guard): (u64, Change, Guard),
     ) -> Result<Option<Applied>> {
         if lock(&self.shared.owed).contains(&addr) {
-            let _turn = self.shared.locks.lock(super::SPLITTING).await;
-            self.pay().await?;
-            return Ok(None);
+            let turn = self.lock_page(super::SPLITTING).await?;
+            let paid = self.pay().await;
+            turn.finish();
+            return paid.map(|()| None);
         }
-        let mut io = self.lock_page(addr).await;
+        let mut io = self.lock_page(addr).await?;
         let taken = {
             let mut cache = self.cache();
             let is_owed = lock(&self.shared.owed).contains(&addr);
@@ -205,7 +206,7 @@ impl<F: Fabric> Operation<'_, F> {
         (key, change, guard): (u64, Change, Guard),
         missing: &Missing,
     ) -> Result<Option<Applied>> {
-        let Some(io) = self.begin(key, missing).await else { return Ok(None) };
+        let Some(io) = self.begin(key, missing).await? else { return Ok(None) };
         let outcome = async {
             let mut leaf = self.read_page(missing.addr, false).await?;
             if !matches(&leaf, missing) {
