@@ -94,9 +94,13 @@ impl<F: Fabric> Operation<'_, F> {
             if !report.reach(addr, NODE_BYTES, "page") {
                 continue;
             }
-            let page = match page {
-                Some(page) => Ok(page),
-                None => self.read_page(addr, false).await,
+            let page = if let Some(page) = page {
+                Ok(page)
+            } else {
+                let io = self.lock_page(addr).await?;
+                let page = self.read_page(addr, false).await;
+                io.finish();
+                page
             };
             match page {
                 Ok(page) => pages.push((page, fences)),

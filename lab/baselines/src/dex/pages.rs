@@ -129,13 +129,25 @@ impl<F: Fabric> Operation<'_, F> {
         Ok(Some(self.io(missing.addr, guard, Some(missing.parent))))
     }
 
-    /// Reads a page: one round trip, or three if several owners use it.
+    /// Reads a page: one round trip, or three if several owners use it. No client of this owner may be
+    /// writing it.
     ///
     /// # Errors
     /// [`IndexError::Corrupt`] if it never is a whole image; errors of the fabric.
     pub(super) async fn read_page(&mut self, addr: GlobalAddr, is_shared: bool) -> Result<Node> {
+        let node = self.read_whole(addr, is_shared, READS_MAX).await?;
+        node.ok_or(IndexError::corrupt(addr, "words that are not a page of a DEX index"))
+    }
+
+    /// Reads a page; `None` if a client wrote it during each of some READs.
+    pub(super) async fn read_whole(
+        &mut self,
+        addr: GlobalAddr,
+        is_shared: bool,
+        tries: u32,
+    ) -> Result<Option<Node>> {
         let begun = Instant::now();
-        for _ in 0..READS_MAX {
+        for _ in 0..tries {
             let before: [u64; 2] = if is_shared { self.client.read_words(addr).await? } else { [0; 2] };
             let words = self.client.read(addr, NODE_WORDS).await?;
             let after = if is_shared { self.client.read_words(addr).await? } else { before };
@@ -143,12 +155,12 @@ impl<F: Fabric> Operation<'_, F> {
                 && let Some(node) = Node::from_words(addr, &words)
             {
                 self.note_read(begun);
-                return Ok(node);
+                return Ok(Some(node));
             }
             self.client.retried();
             yield_now().await;
         }
-        Err(IndexError::corrupt(addr, "words that are not a page of a DEX index"))
+        Ok(None)
     }
 
     /// Adds a missing page to the cache, or finds out why it does not match its parent. The caller

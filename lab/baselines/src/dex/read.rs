@@ -14,6 +14,9 @@ use darter_index::radix::{TURNS_MAX, no_progress};
 use darter_index::{KeyValue, Result, ScanRange};
 use std::ops::Bound;
 
+/// READs of a leaf without its lock.
+const READS_MAX: u32 = 4;
+
 /// The result of a search.
 enum Found {
     /// The leaf of the key.
@@ -70,8 +73,9 @@ impl<F: Fabric> Operation<'_, F> {
                 }
             };
             if missing.level == 0 && !self.admits() {
-                let leaf = self.read_page(missing.addr, false).await?;
-                if matches(&leaf, &missing) {
+                // If a client is writing it, wait for the page's lock, and cache it.
+                let leaf = self.read_whole(missing.addr, false, READS_MAX).await?;
+                if let Some(leaf) = leaf.filter(|leaf| matches(leaf, &missing)) {
                     return Ok(Found::Leaf(leaf));
                 }
             } else if may_call
