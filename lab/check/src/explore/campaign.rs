@@ -247,7 +247,7 @@ impl Settings {
             subject: self.subject,
             scenario,
             nodes: 1 + dice.below(2) as u8,
-            processes: Self::processes_of(clients, scenario, &mut dice),
+            processes: self.processes_of(clients, scenario, &mut dice),
             warm: !dice.one_in(8),
             verbs: self.verbs,
             sides: self.sides,
@@ -337,7 +337,10 @@ impl Settings {
     }
 
     /// Returns the processes of `clients` clients: mostly one each, or the same for all, or random.
-    fn processes_of(clients: usize, scenario: &Scenario, dice: &mut Dice) -> Vec<u8> {
+    fn processes_of(&self, clients: usize, scenario: &Scenario, dice: &mut Dice) -> Vec<u8> {
+        if self.subject.in_one_process {
+            return vec![0; clients];
+        }
         if scenario.shares {
             let mut processes = vec![0; clients];
             processes[clients - 1] = dice.below(2) as u8;

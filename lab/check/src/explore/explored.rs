@@ -33,6 +33,7 @@ impl Explored {
             name: S::NAME,
             promises: S::PROMISES,
             has_server: S::HAS_SERVER,
+            in_one_process: S::IN_ONE_PROCESS,
             situations: situations::<S>,
             scenarios: LazyLock::new(S::scenarios),
             build: Fixture::build::<S>,

@@ -95,8 +95,8 @@ async fn build<S: Subject>(scenario: &Scenario, nodes: u8, node_bytes: u64) -> R
     }
     for _ in 0..4 {
         pool.settle(&mut client).await?;
-        if !S::HAS_SERVER {
-            // With a server this would train models, which the next server would not own.
+        if !S::HAS_SERVER || S::IN_ONE_PROCESS {
+            // XStore would train models, which the next server would not own.
             index.maintain(&mut client).await?;
         }
     }

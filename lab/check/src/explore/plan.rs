@@ -324,6 +324,8 @@ pub struct Explored {
     pub promises: Promises,
     /// Whether it has a server, which faults may strike as the process [`SERVER`](super::SERVER).
     pub has_server: bool,
+    /// Whether all clients of a run are threads of one process.
+    pub in_one_process: bool,
     /// Situations that must occur in a full exploration.
     pub situations: fn() -> Vec<Situation>,
     pub(super) scenarios: LazyLock<Vec<Scenario>>,
@@ -349,11 +351,11 @@ impl Explored {
     }
 
     /// Returns the names of the faults that it survives on memory with this medium. If the medium
-    /// keeps acknowledged writes, a power failure is equivalent to the death of all clients, which
-    /// every index survives.
+    /// keeps acknowledged writes, a power failure is equivalent to the death of all clients.
     pub fn survives(&self, medium: Medium) -> Vec<String> {
-        let is_durable = |name: &&&str| **name == "power" && medium != Medium::Never;
-        let promised = |name: &&&str| self.promises.survives.contains(*name) || is_durable(name);
+        let survives = |name: &str| self.promises.survives.contains(&name);
+        let is_durable = |name: &str| name == "power" && medium != Medium::Never && survives("kill");
+        let promised = |name: &&&str| survives(name) || is_durable(name);
         Fault::NAMES.iter().filter(promised).map(ToString::to_string).collect()
     }
 

@@ -86,6 +86,10 @@ pub trait Subject: 'static {
     /// Whether [`Subject::server`] returns a server. Faults may strike it, too.
     const HAS_SERVER: bool = false;
 
+    /// Whether all clients of a run are threads of one process, because two processes may not open the
+    /// index at the same time.
+    const IN_ONE_PROCESS: bool = false;
+
     /// Returns a server of the index in a simulated process; it starts with its first call.
     fn server(_sim: &Sim) -> Option<Box<dyn Serves>> {
         None

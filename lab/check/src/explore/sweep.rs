@@ -126,7 +126,10 @@ impl Sweep {
             subject: self.subject,
             scenario,
             nodes: 2,
-            processes: processes.to_vec(),
+            processes: processes
+                .iter()
+                .map(|&own| if self.subject.in_one_process { 0 } else { own })
+                .collect(),
             warm: true,
             verbs: self.verbs,
             sides: Sides::One,

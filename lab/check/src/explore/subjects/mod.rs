@@ -3,6 +3,7 @@
 mod art;
 mod chime;
 mod dart;
+mod dex;
 mod quiver;
 mod sherman;
 mod smart;
@@ -28,6 +29,8 @@ static ALL: LazyLock<Vec<Explored>> = LazyLock::new(|| {
         Explored::of::<sherman::OfSherman<sherman::Inline>>(),
         Explored::of::<chime::OfChime<chime::Pointers>>(),
         Explored::of::<chime::OfChime<chime::Values>>(),
+        Explored::of::<dex::OfDex<false>>(),
+        Explored::of::<dex::OfDex<true>>(),
         Explored::of::<xstore::OfXStore<xstore::Pointers>>(),
         Explored::of::<xstore::OfXStore<xstore::Values>>(),
         Explored::of::<xstore::OfXStore<xstore::Tree>>(),
