@@ -470,11 +470,4 @@ mod tests {
         assert!(cache.evict_cold() && cache.frame_of(at(4)).is_none());
         assert!(cache.was_full() && cache.has_room());
     }
-
-    #[test]
-    fn draws_have_their_probability() {
-        let mut cache = Cache::new(0, 11, root());
-        let hits = (0..100_000).filter(|_| cache.draw(10)).count();
-        assert!((9_700..10_300).contains(&hits), "{hits}");
-    }
 }

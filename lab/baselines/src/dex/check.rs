@@ -27,14 +27,14 @@ impl<F: Fabric> Operation<'_, F> {
         let root = self.read_page(self.shared.root, self.shared.owners.count() > 1).await?;
         let mut level = root.level();
         let mut expected: Vec<Expected> = vec![(root.addr(), Fences::ALL)];
-        let mut nodes = Vec::new();
+        let mut nodes = ["leaf", "inner"].map(|name| NodeTypeStats { name, count: 0, bytes: 0, children: 0 });
         loop {
-            let (mut below, mut children) = (Vec::new(), 0);
+            let (mut below, kind) = (Vec::new(), usize::from(level > 0));
             for chunk in expected.chunks(BATCH) {
                 let pages = self.read_pages(&mut report, chunk).await?;
                 for (mut page, fences) in pages {
                     self.inspect_page(&mut report, &mut page, (level, fences));
-                    children += page.count() as u64;
+                    nodes[kind].children += page.count() as u64;
                     if level > 0 {
                         below.extend((0..page.count()).map(|at| (page.child(at), page.range(at))));
                     } else {
@@ -45,29 +45,18 @@ impl<F: Fabric> Operation<'_, F> {
             let (count, bytes) = (expected.len() as u64, expected.len() as u64 * NODE_BYTES);
             let is_index = level > 0 || self.shared.has_blocks();
             *(if is_index { &mut report.stats.index_bytes } else { &mut report.stats.kv_bytes }) += bytes;
-            nodes.push(NodeTypeStats {
-                name: if level > 0 { "inner" } else { "leaf" },
-                count,
-                bytes,
-                children,
-            });
+            nodes[kind].count += count;
+            nodes[kind].bytes += bytes;
             if level == 0 {
                 break;
             }
             report.stats.depth_max += 1;
             (expected, level) = (below, level - 1);
         }
-        let leaves = nodes.pop();
-        let inner = nodes.into_iter().reduce(|a, b| NodeTypeStats {
-            name: a.name,
-            count: a.count + b.count,
-            bytes: a.bytes + b.bytes,
-            children: a.children + b.children,
-        });
-        report.stats.keys = leaves.as_ref().map_or(0, |leaves| leaves.children);
+        report.stats.keys = nodes[0].children;
         report.stats.levels = vec![0; report.stats.depth_max + 1];
-        report.stats.levels[report.stats.depth_max] = leaves.as_ref().map_or(0, |leaves| leaves.count);
-        report.stats.nodes = leaves.into_iter().chain(inner).collect();
+        report.stats.levels[report.stats.depth_max] = nodes[0].count;
+        report.stats.nodes = nodes.into();
         Ok(report)
     }
 

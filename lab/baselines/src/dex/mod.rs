@@ -273,14 +273,9 @@ impl<F: Fabric> OrderedIndex<F> for Dex<F> {
     /// Reads the keys one after another: nothing like it is published.
     async fn multi_get_chunk(&self, client: &mut Client<F>, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
         let mut operation = Operation::pin(&self.shared, client, OpKind::MultiGet).await?;
-        let (mut values, mut bytes) = (Vec::with_capacity(keys.len()), 0);
+        let mut values = Vec::with_capacity(keys.len());
         for key in keys {
-            let value = operation.value(self.shared.own(key)?).await?;
-            bytes += value.as_ref().map_or(0, Vec::len);
-            values.push(value);
-            if bytes >= 1 << 20 {
-                break;
-            }
+            values.push(operation.value(self.shared.own(key)?).await?);
         }
         Ok(values)
     }

@@ -27,11 +27,7 @@ struct World {
 
 impl World {
     fn new(options: DexOptions) -> Self {
-        Self::sized(options, 64 << 20)
-    }
-
-    fn sized(options: DexOptions, bytes: u64) -> Self {
-        let memory = Local::memory(bytes, 2).unwrap();
+        let memory = Local::memory(64 << 20, 2).unwrap();
         let served = (0..2).fold(memory.clone(), |served, node| {
             served.with_procedures(node, DexService::new(&memory).procedures()).unwrap()
         });

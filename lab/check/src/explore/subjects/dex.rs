@@ -22,12 +22,10 @@ const SURVIVES: &[&str] = &["cancel", "drop", "hold", "refuse"];
 /// Entries of a leaf.
 const ENTRIES: u64 = 58;
 
-/// The memory nodes' procedures. They keep no state.
-struct Server(DexService<Sim>);
-
-impl Serves for Server {
+/// The memory nodes' procedures keep no state.
+impl Serves for DexService<Sim> {
     fn procedures(&self) -> Procedures {
-        self.0.procedures()
+        Self::procedures(self)
     }
 
     fn garbage(&self) -> usize {
@@ -65,14 +63,14 @@ impl<const THROUGH: bool> Subject for OfDex<THROUGH> {
     const IN_ONE_PROCESS: bool = true;
 
     fn server(sim: &Sim) -> Option<Box<dyn Serves>> {
-        Some(Box::new(Server(DexService::new(sim))))
+        Some(Box::new(DexService::new(sim)))
     }
 
     fn options() -> DexOptions {
         DexOptions {
             cache_bytes: 0,
             write_through: THROUGH,
-            // Processes leave in order, and others look at the pool after upkeep.
+            // Processes leave in order, and others check the pool after upkeep.
             flushes_in_upkeep: true,
             offload: Offload::Fixed { call_ns: 3000, read_ns: 2000 },
             leaf_admission: 50,
