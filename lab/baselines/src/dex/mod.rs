@@ -33,6 +33,8 @@
 //! values, deterministic random choices, scans that return all rows, a cache without swizzled
 //! pointers ([`cache`]). As published: pages are never merged or freed; owners' bounds do not move.
 //!
+//! `lab/docs/dex.md` has the measured costs, and all differences from the published code.
+//!
 //! Root words of the pool: 3 the kind, 8 the address of the descriptor: a word of flags (values in
 //! blocks 8 | subtree levels 8 | number of bounds 16), the root's address, and the last key of each
 //! owner except the last.
