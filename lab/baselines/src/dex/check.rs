@@ -110,8 +110,7 @@ impl<F: Fabric> Operation<'_, F> {
         if page.fences() != fences {
             report.remark(format!("page at {addr}: its fences are not those in its parent"));
             page.clamp(fences);
-        }
-        if page.is_shared() != self.shared.owners.share(page.fences()) {
+        } else if page.is_shared() != self.shared.owners.share(fences) {
             report.violation(format!("page at {addr}: wrongly marked as shared or private"));
         }
         let is_sorted = match level {

@@ -29,10 +29,6 @@
 //! is acknowledged after the WRITE of its page, and a split after the WRITEs of the new page, the
 //! parent and the old page, in this order: then only a cut WRITE loses keys.
 //!
-//! *Differences from the published code*: the hash of a page's words, leases, retired blocks of
-//! values, deterministic random choices, scans that return all rows, a cache without swizzled
-//! pointers ([`cache`]). As published: pages are never merged or freed; owners' bounds do not move.
-//!
 //! `lab/docs/dex.md` has the measured costs, and all differences from the published code.
 //!
 //! Root words of the pool: 3 the kind, 8 the address of the descriptor: a word of flags (values in
@@ -79,6 +75,8 @@ const DESCRIPTOR_WORD: usize = 8;
 const DESCRIPTOR_WORDS: usize = 2;
 /// Maximum number of owners: at first the root has a leaf for each.
 const OWNERS_MAX: usize = CHILDREN_MAX;
+/// READs of the root, which another owner may be writing, when an index is opened.
+const ROOT_READS: u32 = 64;
 /// Bytes of a key.
 const KEY_BYTES: usize = 8;
 /// Number of the lock under which pages are split that several owners use, or whose changes are
@@ -216,8 +214,15 @@ impl<F: Fabric> OrderedIndex<F> for Dex<F> {
         if owner >= owners.count() {
             return Err(IndexError::Options("owner: the index was created with fewer owners"));
         }
-        let words = client.read(root, node::NODE_WORDS).await?;
-        let image = Node::from_words(root, &words).filter(|node| node.level() > 0).ok_or(malformed)?;
+        let mut image = None;
+        for _ in 0..ROOT_READS {
+            let words = client.read(root, node::NODE_WORDS).await?;
+            image = Node::from_words(root, &words).filter(|node| node.level() > 0);
+            if image.is_some() {
+                break;
+            }
+        }
+        let image = image.ok_or(malformed)?;
         let values = if blocks == 1 { DexValues::Blocks } else { DexValues::Inline };
         let shared = Shared {
             descriptor,

@@ -16,7 +16,6 @@
 use super::node::{Fences, NODE_BYTES, NODE_WORDS, Node};
 use super::pages::Io;
 use super::{Operation, SPLITTING};
-use crate::compute_node::yield_now;
 use crate::lock_token::LockTokens;
 use crate::remote_lock::{Acquired, acquire};
 use crate::sync::lock;
@@ -66,7 +65,9 @@ impl<F: Fabric> Operation<'_, F> {
             }
             let is_divided = self.divide(key, (addr, new), is_eager).is_some();
             if !is_divided {
-                yield_now().await;
+                // A round trip lets the other client go on, in modelled time too.
+                self.client.retried();
+                let [_] = self.client.read_words(addr).await?;
                 return Ok(());
             }
             drafts.keep();
