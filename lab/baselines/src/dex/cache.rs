@@ -160,7 +160,8 @@ impl Cache {
             }
             let slot = node.child_for(key);
             let (addr, fences) = (node.child(slot), node.range(slot));
-            match self.frame_of(addr).filter(|&child| self.has_fences(child, fences)) {
+            let has_fences = |&child: &usize| self.node(child).is_some_and(|node| node.fences() == fences);
+            match self.frame_of(addr).filter(has_fences) {
                 Some(child) => {
                     self.heat(child);
                     at = child;
@@ -189,10 +190,6 @@ impl Cache {
             }
             at = self.frame_of(node.child(slot))?;
         }
-    }
-
-    fn has_fences(&self, at: usize, fences: Fences) -> bool {
-        self.node(at).is_some_and(|node| node.fences() == fences)
     }
 
     fn heat(&mut self, at: usize) {
@@ -264,14 +261,10 @@ impl Cache {
         }
     }
 
-    pub(super) fn is_pinned(&self, addr: GlobalAddr) -> bool {
+    /// Returns whether a page is hot and not pinned.
+    pub(super) fn is_free(&self, addr: GlobalAddr) -> bool {
         let frame = self.frame_of(addr).and_then(|at| self.frames[at].as_ref());
-        frame.is_some_and(|frame| frame.pins > 0)
-    }
-
-    /// Returns whether a page is cooling.
-    pub(super) fn is_cold(&self, addr: GlobalAddr) -> bool {
-        self.frame_of(addr).is_some_and(|at| !self.is_hot(at))
+        frame.is_some_and(|frame| frame.pins == 0 && !frame.is_cooling)
     }
 
     fn is_hot(&self, at: usize) -> bool {
@@ -451,9 +444,9 @@ mod tests {
         cache.page(at(2)).unwrap().is_dirty = true;
         cache.cool(at(2));
         assert!(cache.is_hot(cache.frame_of(at(2)).unwrap()), "dirty pages are written first");
-        assert!(cache.is_pinned(at(1)));
+        assert!(!cache.is_free(at(1)));
         cache.unpin(at(1));
-        assert!(!cache.is_pinned(at(1)));
+        assert!(cache.is_free(at(1)));
         assert_eq!(cache.dirty(), [at(2)]);
     }
 

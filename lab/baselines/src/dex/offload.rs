@@ -65,13 +65,6 @@ pub(super) struct Costs {
 }
 
 impl Costs {
-    fn note(samples: &mut VecDeque<f64>, begun: Instant) {
-        samples.push_back(begun.elapsed().as_nanos() as f64);
-        if samples.len() > SAMPLES {
-            samples.pop_front();
-        }
-    }
-
     /// Decides by averages; the first decisions fetch, and the next ones call.
     fn decide(&mut self, level: u8) -> bool {
         let average = |samples: &VecDeque<f64>| samples.iter().sum::<f64>() / samples.len().max(1) as f64;
@@ -161,7 +154,7 @@ impl<F: Fabric> Operation<'_, F> {
         let begun = Instant::now();
         match self.client.call(addr.node(), RUN, request).await {
             Ok(reply) => {
-                self.note_call(begun);
+                self.note(begun, true);
                 Ok(reply.try_into().ok())
             }
             Err(FabricError::Call(error))
@@ -177,16 +170,15 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
-    fn note_call(&self, begun: Instant) {
+    /// Records how long a call, or a READ of a page, took.
+    pub(super) fn note(&self, begun: Instant, is_call: bool) {
         if self.shared.options.offload == Offload::Measured {
-            Costs::note(&mut lock(&self.shared.costs).calls, begun);
-        }
-    }
-
-    /// Records how long a READ of a page took.
-    pub(super) fn note_read(&self, begun: Instant) {
-        if self.shared.options.offload == Offload::Measured {
-            Costs::note(&mut lock(&self.shared.costs).reads, begun);
+            let mut costs = lock(&self.shared.costs);
+            let samples = if is_call { &mut costs.calls } else { &mut costs.reads };
+            samples.push_back(begun.elapsed().as_nanos() as f64);
+            if samples.len() > SAMPLES {
+                samples.pop_front();
+            }
         }
     }
 }

@@ -154,7 +154,7 @@ impl<F: Fabric> Operation<'_, F> {
             if before[1] == after[1]
                 && let Some(node) = Node::from_words(addr, &words)
             {
-                self.note_read(begun);
+                self.note(begun, false);
                 return Ok(Some(node));
             }
             self.client.retried();

@@ -125,7 +125,7 @@ impl<F: Fabric> Operation<'_, F> {
         let mut cache = self.cache();
         // The room that was made may have been at the cost of this page.
         let _ = cache.descend(key, false);
-        if cache.is_pinned(addr) || cache.is_cold(addr) || !cache.page(addr)?.node.is_full() {
+        if !cache.is_free(addr) || !cache.page(addr)?.node.is_full() {
             return None;
         }
         let (made, mut changed) = if addr == self.shared.root {
