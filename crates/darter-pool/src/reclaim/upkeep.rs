@@ -15,7 +15,7 @@
 //!
 //! A member that may only read publishes its epoch, and leaves the advance and step 5 to the others.
 //!
-//! What is to be freed on a memory node that does not respond waits until it does: a member must
+//! Objects and blocks on a memory node that does not respond wait until it does: a member must
 //! renew its lease nevertheless.
 //!
 //! A round that is cancelled anywhere does no harm: its late writes are a publication or an epoch
